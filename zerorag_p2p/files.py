@@ -1,0 +1,52 @@
+"""Files that are whole or absent: atomic writes and bounded reads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from zerorag_p2p.errors import LocalError
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace the file at `path` with `data`, or leave it as it was.
+
+    The data reaches a temporary file in the same folder, then the disk, then its name. The
+    temporary file is only readable by its owner from the moment it exists.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames within `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Read a file of at most `limit` bytes.
+
+    Raises:
+        LocalError: The file is longer.
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise LocalError(f"{path} is longer than {limit} bytes")
+    return data

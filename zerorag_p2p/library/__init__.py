@@ -1,0 +1,1 @@
+"""The documents of an owner: SQLite, vectors, loaders."""

@@ -1,0 +1,1 @@
+"""A peer on a real network: connections, sessions, timers, files."""

@@ -1,0 +1,88 @@
+"""The seam between a node and whatever carries its messages.
+
+Implemented by `node.libp2p_network` (real sockets) and `testnet.memory_network` (one process). One
+conformance suite runs against both.
+
+A network authenticates peers and moves opaque payloads. It knows nothing of rosters beyond the
+`Gate` it is given, and nothing of what a payload means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from zerorag_p2p.model import PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolLimits:
+    """Bytes of the longest payload that a protocol allows in each direction."""
+
+    request_bytes: int
+    reply_bytes: int
+
+
+#: Answers one request of an authenticated peer. The payload is at most `request_bytes` long.
+Handler: TypeAlias = Callable[[PeerId, bytes], Awaitable[bytes]]
+
+#: Whether a peer, by its authenticated id, may hold a connection. Pure, fast, never raises.
+Gate: TypeAlias = Callable[[PeerId], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionEvent:
+    """A connection to `peer` came up, or the last one ended."""
+
+    peer: PeerId
+    connected: bool
+
+
+class Network(Protocol):
+    """Authenticated request and reply between peers.
+
+    Every wait ends by its deadline. Cancelling a caller never harms a connection: only the
+    caller's own wait ends. A reply that comes after its deadline is dropped.
+    """
+
+    @property
+    def peer_id(self) -> PeerId:
+        """Our own id."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """Multiaddrs we listen on, without the /p2p part, the port filled in."""
+
+    def serve(self, protocol: str, handler: Handler, limits: ProtocolLimits) -> None:
+        """Answer requests for `protocol` with `handler`; call before the network starts.
+
+        Requests of one stream run concurrently, up to a bound. A handler that raises costs that
+        request its stream, nothing more.
+        """
+
+    def watch(self, on_event: Callable[[ConnectionEvent], None]) -> None:
+        """Call `on_event`, which must not block, at every change of `connected()`."""
+
+    async def connect(self, peer: PeerId, addresses: Sequence[str], *, timeout_s: float) -> None:
+        """Have a connection to `peer`, dialling `addresses` if there is none.
+
+        Raises:
+            PeerUnreachable: No address answered as `peer` before the deadline.
+        """
+
+    async def request(
+        self, peer: PeerId, protocol: str, payload: bytes, *, timeout_s: float
+    ) -> bytes:
+        """Send a request over an existing connection and wait for its reply.
+
+        Raises:
+            RequestTimeout: No reply before the deadline.
+            ConnectionLost: There is no connection, or it ended first.
+            RemoteError: The peer broke the framing or exceeded a limit.
+        """
+
+    async def disconnect(self, peer: PeerId) -> None:
+        """Drop every connection to `peer`, within the close deadline."""
+
+    def connected(self) -> frozenset[PeerId]:
+        """Peers that we hold a connection to."""

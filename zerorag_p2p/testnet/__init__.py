@@ -1,0 +1,1 @@
+"""Many peers in one process."""

@@ -1,0 +1,1 @@
+"""The protocols: messages, limits and their deterministic encoding. No input or output."""
