@@ -202,6 +202,6 @@ class MapReader:
 
     def finish(self) -> None:
         """Refuse every key that was not taken, but for those that begin with "x-"."""
-        unknown = sorted(key for key in self._fields if not key.startswith("x-"))
+        unknown = sorted(key[:32] for key in self._fields if not key.startswith("x-"))
         if unknown:
             self.fail(f"unknown keys {unknown[:8]}")

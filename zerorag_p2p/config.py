@@ -21,6 +21,7 @@ from zerorag_p2p.errors import ConfigError
 MAX_DIMENSION: Final = 4096
 MAX_K: Final = 100
 MAX_BUDGET: Final = 10_000
+MAX_FANOUT: Final = 64
 MAX_REFERRALS: Final = 32
 MAX_HAVE: Final = 256
 MAX_ADDRESSES: Final = 8
@@ -36,6 +37,27 @@ MAX_FETCH_DOCUMENTS: Final = 32
 MAX_CONTENT_BYTES: Final = 1 << 20
 MAX_ROSTER_BYTES: Final = 4 << 20
 MAX_ROSTER_MEMBERS: Final = 10_000
+MAX_AUTHORITIES: Final = 16
+MAX_ROLES: Final = 16
+MAX_REDACTIONS: Final = 32
+
+#: The largest integer on the wire: every language's numbers hold it exactly.
+MAX_INTEGER: Final = (1 << 53) - 1
+
+#: Bytes of the longest signed peer record, join request and release.
+RECORD_LIMIT: Final = 4 << 10
+JOIN_REQUEST_LIMIT: Final = 8 << 10
+RELEASE_LIMIT: Final = 8 << 10
+
+#: Lifetimes of what a consortium's authority signs, unless it says otherwise. Guesses: a quarter
+#: without an authority is more likely a mistake than a plan; memberships follow yearly contracts.
+ROSTER_LIFETIME_S: Final = 90 * 86_400
+ROSTER_GRACE_S: Final = 14 * 86_400
+MEMBERSHIP_LIFETIME_S: Final = 366 * 86_400
+
+#: The longest that a request may ask to be waited for, and that a refusal may ask to wait.
+MAX_DEADLINE_MS: Final = 3_600_000
+MAX_RETRY_AFTER_S: Final = 86_400
 
 #: Bytes of the longest payload of a request and of a reply, a protocol.
 HELLO_LIMIT: Final = 16 << 10
@@ -45,6 +67,47 @@ ADVERTISE_REQUEST_LIMIT: Final = 1 << 10
 ADVERTISEMENT_LIMIT: Final = 5 << 20
 FETCH_LIMIT: Final = 16 << 10
 FETCH_RESULT_LIMIT: Final = 36 << 20
+
+# Limits of a node's own network. Peers need not share them.
+
+MAX_STREAMS_PER_PROTOCOL: Final = 4  # guess; an honest peer opens one, two while it reconnects
+MAX_UNNEGOTIATED_STREAMS: Final = 16  # guess; streams of a peer that have not named a protocol
+MAX_INBOUND_PER_PEER: Final = 2  # guess; the second replaces one that died unnoticed
+MAX_HANDSHAKES: Final = 64  # guess; beyond it the oldest unfinished handshake is dropped
+MAX_REMEMBERED_WARNINGS: Final = 4_096  # guess; reasons that are not logged a second time
+STREAM_WINDOW_BYTES: Final = 1 << 20  # guess; 20 MB/s at 50 ms round trip
+CONNECTION_BUFFER_BYTES: Final = 16 << 20  # guess; unread bytes of every stream of a connection
+WRITE_TIMEOUT_S: Final = 10.0  # guess; a peer that takes no byte for so long is gone
+IDLE_PING_S: Final = 300.0  # measured: pings every 30 s kept half a core busy at 500 connections
+DIAL_STAGGER_S: Final = 0.25  # RFC 8305, section 8: connection attempt delay
+KEEPALIVE_IDLE_S: Final = 60  # guess; then a silent connection is probed by the kernel
+KEEPALIVE_INTERVAL_S: Final = 15  # guess
+KEEPALIVE_PROBES: Final = 4  # guess; a peer without power is noticed after two minutes
+
+
+# Limits of the library of documents.
+
+#: Vectors of a collection up to which comparing with every one is fast enough. Measured
+#: (benchmarks/vectors.py): at 10,000 either way takes 0.7 ms (384 dimensions) or 1.4 ms (768).
+LIBRARY_EXACT_LIMIT: Final = 10_000
+#: Share of a graph's vectors that may change before it is built or saved anew. Guess.
+LIBRARY_GRAPH_DRIFT: Final = 0.05
+MAX_SOURCE_FILE_BYTES: Final = 256 << 20  # guess; a file of records is read record by record
+MAX_RECORD_BYTES: Final = 16 << 20  # guess; of the text of one record or text file
+MAX_SOURCE_PARTS: Final = 10_000  # guess; 2.5 million tokens with the built-in model
+MAX_TITLE_BYTES: Final = 1_024  # guess
+MAX_METADATA_ITEMS: Final = 64  # guess
+MAX_METADATA_BYTES: Final = 4_096  # guess; of one value
+MAX_BAD_LINES: Final = 100  # guess; a file with more is no JSON Lines
+LIBRARY_BATCH_RECORDS: Final = 64  # guess; records embedded and committed together
+
+#: Limits of the local interface (control/, client.py). Guesses: a person waits no longer than half
+#: a minute on a silent process, and a progress report that nobody reads may be dropped.
+CONTROL_CONNECT_S: Final = 5.0
+CONTROL_SILENCE_S: Final = 30.0
+CONTROL_HEARTBEAT_S: Final = 5.0
+CONTROL_DRAIN_S: Final = 2.0
+CONTROL_PROGRESS_EVENTS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +133,12 @@ class RoutingConfig:
     contact_budget: int = 50  # paper, section 4.1.2
     fanout: int = 1  # paper, section 3.3
     referral_limit: int = 10  # guess; the paper gives no r
+    initial_neighbors: int = 5  # guess; the paper says "several random peers"
     neighbor_limit: int = 50  # paper, section 4.5 (50 to 75)
     memory_limit: int = 1_000  # paper, section 4.5
     memory_lifetime_s: float = 30 * 86_400.0  # guess; the paper's memory ends by size only
     advertisement_limit: int = 30  # guess; equals the paper's documents a peer
+    advertisement_lifetime_s: float = 86_400.0  # guess; an owner that is gone is forgotten then
     advertisement_bits: int = 4  # measured: 0.1 point of recall@5 lost, 8x smaller
     patience: int = 3  # guess; contacts without a change before "settled" stops
 
@@ -93,7 +158,9 @@ class NetworkConfig:
     stream_idle_s: float = 300.0  # guess
     max_connections: int = 512  # measured: 500 hosts fit one process
     max_requests_per_peer: int = 64  # guess; more wait in the peer's socket
-    advertisement_refresh_s: float = 600.0  # guess
+    advertisement_refresh_s: float = 60.0  # guess; an unchanged one costs a few bytes
+    maintenance_interval_s: float = 5.0  # guess; how often lost neighbours are looked for
+    save_interval_s: float = 60.0  # guess; routing state lost at most by a crash
     departed_after_s: float = 300.0  # guess; an unreachable neighbour is dropped after this
 
 
@@ -175,11 +242,13 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     "routing.k": (1, MAX_K),
     "routing.contact_budget": (1, MAX_BUDGET),
-    "routing.fanout": (1, 64),
+    "routing.fanout": (1, MAX_FANOUT),
     "routing.referral_limit": (1, MAX_REFERRALS),
     "routing.neighbor_limit": (1, 1_000),
     "routing.memory_limit": (0, 100_000),
     "routing.memory_lifetime_s": (0, 10 * 365 * 86_400),
+    "routing.initial_neighbors": (0, 1_000),
+    "routing.advertisement_lifetime_s": (60, 30 * 86_400),
     "routing.advertisement_limit": (0, MAX_ADVERTISED),
     "routing.patience": (1, MAX_BUDGET),
     "network.dial_timeout_s": (0.05, 300),
@@ -191,6 +260,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "network.max_connections": (1, 10_000),
     "network.max_requests_per_peer": (1, 10_000),
     "network.advertisement_refresh_s": (1, 86_400),
+    "network.maintenance_interval_s": (0.05, 3_600),
+    "network.save_interval_s": (0.05, 86_400),
     "network.departed_after_s": (1, 86_400),
 }
 

@@ -63,12 +63,29 @@ class RosterError(IntegrityError):
     """A roster is unsigned, malformed, expired, of another consortium or goes back in version."""
 
 
+class AttributionError(IntegrityError):
+    """A document's attribution or release does not hold.
+
+    Attributes:
+        fault: The first thing found wrong, one of `zerorag_p2p.identity.attribution.Fault`, as
+            text.
+    """
+
+    def __init__(self, fault: str, message: str) -> None:
+        super().__init__(f"{fault}: {message}")
+        self.fault = fault
+
+
 class LibraryError(LocalError):
     """The document library cannot do what was asked."""
 
 
 class EmbeddingError(LocalError):
     """A text could not be embedded, or a vector is not finite, is zero or has the wrong shape."""
+
+
+class EmbedderUnavailable(EmbeddingError):
+    """The embedding model is missing, is not the expected one or cannot be loaded."""
 
 
 class DecodeError(ZeroRagError):

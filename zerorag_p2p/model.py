@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerorag_p2p import cbor
+from zerorag_p2p.config import MAX_CONTENT_BYTES, MAX_DIMENSION, MAX_INTEGER, MAX_NAME_BYTES
 
 #: A libp2p peer id in its base58 text form, "12D3KooW...".
 PeerId = NewType("PeerId", str)
@@ -28,6 +29,7 @@ Score: TypeAlias = float
 Vector: TypeAlias = NDArray[np.float32]
 
 NEVER_COMPARED: Score = float("-inf")
+CONTENT_HASH_DIGITS = 64
 HASH_PREFIX_DIGITS = 16
 
 
@@ -115,6 +117,25 @@ class Fingerprint:
             "prefix": self.prefix,
         }
 
+    @classmethod
+    def from_map(cls, value: object) -> Fingerprint:
+        """Read what `to_map` returned.
+
+        Raises:
+            DecodeError: A field is missing, unknown, of another type or out of bounds.
+        """
+        reader = cbor.MapReader(value, "fingerprint")
+        fingerprint = cls(
+            model=reader.text("model", min_bytes=1, max_bytes=MAX_NAME_BYTES),
+            revision=reader.text("revision", min_bytes=1, max_bytes=MAX_NAME_BYTES),
+            dimension=reader.integer("dimension", minimum=1, maximum=MAX_DIMENSION),
+            pooling=reader.text("pooling", min_bytes=1, max_bytes=MAX_NAME_BYTES),
+            normalised=reader.boolean("normalised"),
+            prefix=reader.text("prefix", max_bytes=MAX_NAME_BYTES),
+        )
+        reader.finish()
+        return fingerprint
+
     def __str__(self) -> str:
         return f"{self.model}@{self.revision[:12]} ({self.dimension} dimensions)"
 
@@ -156,16 +177,44 @@ class Document:
 
     def content(self) -> bytes:
         """The canonical bytes that are hashed, signed, sent and verified."""
-        return encode_content(self.title, self.text, self.part, self.parts)
+        return Content(self.title, self.text, self.part, self.parts).encode()
 
     def content_hash(self) -> ContentHash:
         """SHA-256 of `content()`."""
         return hash_content(self.content())
 
 
-def encode_content(title: str, text: str, part: int = 0, parts: int = 1) -> bytes:
-    """Encode the content of a document in its canonical form (protocols/fetch)."""
-    return cbor.encode({"title": title, "text": text, "part": part, "parts": parts})
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What of a document is hashed, signed, sent and verified."""
+
+    title: str
+    text: str
+    part: int = 0
+    parts: int = 1
+
+    def encode(self) -> bytes:
+        """The canonical bytes (protocols/fetch)."""
+        return cbor.encode(
+            {"title": self.title, "text": self.text, "part": self.part, "parts": self.parts}
+        )
+
+
+def decode_content(data: bytes) -> Content:
+    """Read canonical content.
+
+    Raises:
+        DecodeError: It is malformed or too long.
+    """
+    reader = cbor.MapReader(cbor.decode(data, limit=MAX_CONTENT_BYTES), "content")
+    content = Content(
+        title=reader.text("title", max_bytes=MAX_CONTENT_BYTES),
+        text=reader.text("text", max_bytes=MAX_CONTENT_BYTES),
+        part=reader.integer("part", maximum=MAX_INTEGER),
+        parts=reader.integer("parts", minimum=1, maximum=MAX_INTEGER),
+    )
+    reader.finish()
+    return content
 
 
 def hash_content(content: bytes) -> ContentHash:
@@ -180,4 +229,4 @@ class ScoredDocument:
     content_hash: ContentHash
     score: Score
     embedding: Vector
-    attribution: bytes
+    attribution: tuple[bytes, ...]

@@ -1,0 +1,165 @@
+"""Memory, advertisements and neighbours against plain lists and dicts."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from zerorag_p2p.model import HashPrefix, PeerId, Vector
+from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement, summarise
+from zerorag_p2p.routing.memory import RoutedQueryMemory
+from zerorag_p2p.routing.neighbors import NeighborView
+from zerorag_p2p.routing.peers import PeerTable
+
+DIMENSION = 4
+PEERS = [PeerId(f"p{number}") for number in range(6)]
+peers = st.sampled_from(PEERS)
+
+
+def vectors(seed: int, count: int) -> Vector:
+    rows = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class RoutingState(RuleBasedStateMachine):
+    """Memory and advertisements share a peer table, as they do in a peer."""
+
+    @initialize(capacity=st.integers(0, 40))
+    def start(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.table = PeerTable()
+        self.memory = RoutedQueryMemory(capacity, DIMENSION, self.table)
+        self.adverts = AdvertisementStore(DIMENSION, self.table)
+        self.remembered: list[tuple[PeerId, Vector, float]] = []
+        self.advertised: OrderedDict[PeerId, HeldAdvertisement] = OrderedDict()
+        self.now = 0.0
+
+    @rule(peer=peers, seed=st.integers(0, 1_000), lifetime=st.integers(1, 50))
+    def remember(self, peer: PeerId, seed: int, lifetime: int) -> None:
+        embedding = vectors(seed, 1)[0]
+        self.memory.add(peer, embedding, expires_at=self.now + lifetime)
+        self.remembered.append((peer, embedding, self.now + lifetime))
+        self.remembered = self.remembered[max(0, len(self.remembered) - self.capacity) :]
+
+    @rule(
+        peer=peers, seed=st.integers(0, 1_000), count=st.integers(0, 5), sequence=st.integers(0, 9)
+    )
+    def advertise(self, peer: PeerId, seed: int, count: int, sequence: int) -> None:
+        rows = vectors(seed, count)
+        prefixes = tuple(HashPrefix(f"{seed + row:016x}") for row in range(count))
+        advertisement = HeldAdvertisement(peer, sequence, self.now + seed % 50 + 1, rows, prefixes)
+        held = self.advertised.get(peer)
+        newer = held is None or held.sequence < sequence
+        assert self.adverts.put(advertisement) is newer
+        if newer:
+            self.advertised.pop(peer, None)
+            self.advertised[peer] = advertisement
+
+    @rule(peer=peers)
+    def depart(self, peer: PeerId) -> None:
+        self.memory.remove(peer)
+        self.adverts.remove(peer)
+        self.remembered = [item for item in self.remembered if item[0] != peer]
+        self.advertised.pop(peer, None)
+
+    @rule(seconds=st.integers(0, 30))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+        self.memory.expire(self.now)
+        self.adverts.expire(self.now)
+        self.remembered = [item for item in self.remembered if item[2] > self.now]
+        for peer in [p for p, held in self.advertised.items() if held.expires_at <= self.now]:
+            del self.advertised[peer]
+
+    @invariant()
+    def holds_the_same_in_the_same_order(self) -> None:
+        entries = list(self.memory.entries())
+        assert [(peer, time) for peer, _, time in entries] == [
+            (peer, time) for peer, _, time in self.remembered
+        ]
+        for (_, actual, _), (_, expected, _) in zip(entries, self.remembered, strict=True):
+            assert np.array_equal(actual, expected)
+        assert [held.owner for held in self.adverts] == list(self.advertised)
+        assert len(self.adverts) == sum(len(held.documents) for held in self.advertised.values())
+
+    @invariant()
+    def scores_are_the_best_of_each_peer(self) -> None:
+        query = vectors(7, 1)[0]
+        count = len(self.table)
+        remembered = np.full(count, -np.inf, dtype=np.float32)
+        advertised = np.full(count, -np.inf, dtype=np.float32)
+        self.memory.score_peers(query, remembered)
+        similarities = self.adverts.score_peers(query, advertised)
+        for peer in PEERS:
+            number = self.table.number(peer)
+            asked = [float(row @ query) for who, row, _ in self.remembered if who == peer]
+            held = self.advertised.get(peer)
+            shown = [] if held is None else [float(row @ query) for row in held.vectors]
+            if number is None:
+                assert not asked
+                assert not shown
+                continue
+            assert np.isclose(remembered[number], max(asked, default=-np.inf), atol=1e-6)
+            assert np.isclose(advertised[number], max(shown, default=-np.inf), atol=1e-6)
+            if shown:
+                prefix = self.adverts.best_document(number, advertised[number], similarities)
+                assert held is not None
+                assert prefix == held.documents[int(np.argmax(shown))]
+
+
+TestRoutingState = RoutingState.TestCase
+
+
+@given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), peers), max_size=40))
+def test_neighbours_are_a_fifo_in_which_known_ones_keep_their_place(
+    capacity: int, changes: list[tuple[bool, PeerId]]
+) -> None:
+    view = NeighborView(capacity)
+    expected: list[PeerId] = []
+    for added, peer in changes:
+        if added:
+            evicted = view.add(peer, now=0.0)
+            if peer not in expected:
+                expected.append(peer)
+                assert evicted == (expected.pop(0) if len(expected) > capacity else None)
+        else:
+            assert view.remove(peer) is (peer in expected)
+            expected = [item for item in expected if item != peer]
+        assert [neighbor.peer for neighbor in view] == expected
+        assert len(view) <= capacity
+
+
+@given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 100))
+def test_centroids_are_unit_vectors_within_the_limit(count: int, limit: int, seed: int) -> None:
+    rows = vectors(seed, count)
+    limit = min(limit, count - 1)
+    centroids = summarise(rows, limit, np.random.default_rng(seed))
+    assert 1 <= len(centroids) <= limit
+    assert np.allclose(np.linalg.norm(centroids, axis=1), 1.0, atol=1e-5)
+    again = summarise(rows, limit, np.random.default_rng(seed))
+    assert np.array_equal(centroids, again)
+
+
+def test_centroids_find_well_separated_clusters() -> None:
+    centres = np.eye(DIMENSION, dtype=np.float32)
+    noise = np.random.default_rng(0).normal(scale=0.01, size=(40, DIMENSION))
+    rows = (np.repeat(centres, 10, axis=0) + noise).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    best = max(
+        (summarise(rows, DIMENSION, np.random.default_rng(seed)) for seed in range(5)),
+        key=lambda found: float((rows @ found.T).max(axis=1).mean()),
+    )
+    assert (centres @ best.T).max(axis=1).min() > 0.99
+
+
+def test_numbers_of_peers_are_reused() -> None:
+    table = PeerTable()
+    for round_ in range(100):
+        number = table.acquire(PeerId(f"r{round_}"), 2)
+        table.release(number)
+        table.release(number)
+    assert len(table) == 1

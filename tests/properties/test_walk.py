@@ -1,0 +1,288 @@
+"""The walk against random networks of peers that answer, fail, or answer too late."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerorag_p2p.config import RoutingConfig
+from zerorag_p2p.model import ContentHash, HashPrefix, PeerId
+from zerorag_p2p.routing.strategy import strategy_from
+from zerorag_p2p.routing.walk import (
+    Advertised,
+    Contact,
+    Finished,
+    PeerReferral,
+    ReturnedDocument,
+    Waiting,
+    Walk,
+)
+
+ME = PeerId("me")
+
+
+@dataclass
+class World:
+    """What every peer would answer, and which ones do not."""
+
+    documents: dict[PeerId, list[ReturnedDocument]]
+    referrals: dict[PeerId, list[PeerReferral]]
+    failing: set[PeerId]
+    late: set[PeerId]
+
+
+def document(number: int, score: float) -> ReturnedDocument:
+    return ReturnedDocument(ContentHash(f"{number:064x}"), score)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    count = draw(st.integers(1, 12))
+    peers = [PeerId(f"p{number}") for number in range(count)]
+    # One score a document, as every holder transmits the same embedding.
+    scores = draw(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.8]), min_size=8, max_size=8))
+    grade = st.one_of(st.none(), st.sampled_from([-0.5, 0.0, 0.4, 0.4, 0.9]))
+    documents, referrals = {}, {}
+    for peer in peers:
+        held = draw(st.lists(st.integers(0, 7), max_size=4, unique=True))
+        documents[peer] = [document(number, scores[number]) for number in held]
+        to = draw(st.lists(st.sampled_from([*peers, ME]), max_size=5))
+        referrals[peer] = [
+            PeerReferral(
+                other,
+                advertised=(
+                    None
+                    if (score := draw(grade)) is None
+                    else Advertised(score, HashPrefix("0" * 16))
+                ),
+                remembered=draw(grade),
+            )
+            for other in to
+        ]
+    failing = set(draw(st.lists(st.sampled_from(peers), max_size=3)))
+    late = set(draw(st.lists(st.sampled_from(peers), max_size=3)))
+    return World(documents, referrals, failing, late)
+
+
+@dataclass
+class Run:
+    walk: Walk
+    contacted: list[PeerId]
+    most_in_flight: int
+    reason: str
+
+
+def run(world: World, *, k: int, budget: int, fanout: int, seed: int, **choices: str) -> Run:
+    peers = list(world.documents)
+    walk = Walk(
+        querier=ME,
+        k=k,
+        budget=budget,
+        fanout=fanout,
+        patience=2,
+        strategy=strategy_from(RoutingConfig(**choices)),
+        randomness=random.Random(seed),
+        roster=[*peers, ME],
+    )
+    walk.start_from(world.referrals[peers[0]])
+    order = random.Random(seed + 1)
+    contacted: list[PeerId] = []
+    in_flight: list[PeerId] = []
+    most = 0
+    while True:
+        action = walk.next()
+        match action:
+            case Contact(peer, budget_left):
+                contacted.append(peer)
+                in_flight.append(peer)
+                assert budget_left == budget - len(contacted)
+                most = max(most, len(in_flight))
+            case Waiting():
+                peer = in_flight.pop(order.randrange(len(in_flight)))
+                answer = world.documents[peer], world.referrals[peer]
+                if peer in world.failing | world.late:
+                    walk.on_failure(peer, "timed out")
+                else:
+                    walk.on_reply(peer, *answer)
+                if peer in world.late:
+                    before = walk.results(), dict(walk.frontier), list(walk.visited)
+                    walk.on_reply(peer, *answer)
+                    assert before == (walk.results(), dict(walk.frontier), list(walk.visited))
+            case Finished(reason):
+                assert not in_flight
+                assert walk.next() == action
+                return Run(walk, contacted, most, reason)
+
+
+CASES = {
+    "world": worlds(),
+    "k": st.integers(1, 5),
+    "budget": st.integers(1, 14),
+    "fanout": st.integers(1, 4),
+    "seed": st.integers(0, 1_000),
+}
+
+
+@given(**CASES, stopping=st.sampled_from(["budget", "settled"]))
+def test_budget_fanout_and_visits_are_kept(
+    world: World, k: int, budget: int, fanout: int, seed: int, stopping: str
+) -> None:
+    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed, stopping=stopping)
+    assert len(result.contacted) == len(set(result.contacted)) <= budget
+    assert result.most_in_flight <= fanout
+    assert ME not in result.contacted
+    assert [step.peer for step in result.walk.steps] == result.contacted
+
+
+@given(**CASES)
+def test_results_are_the_true_top_k_of_what_came_back(
+    world: World, k: int, budget: int, fanout: int, seed: int
+) -> None:
+    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed)
+    answered = [peer for peer in result.contacted if peer not in world.failing | world.late]
+    returned = {
+        item.content_hash: item.score for peer in answered for item in world.documents[peer]
+    }
+    found = result.walk.results()
+    scores = [item.score for item in found]
+    assert scores == sorted(returned.values(), reverse=True)[:k]
+    for item in found:
+        content_hash = item.document.content_hash
+        assert item.score == returned[content_hash]
+        holders = {
+            peer
+            for peer in answered
+            if content_hash in {held.content_hash for held in world.documents[peer]}
+        }
+        assert set(item.holders) <= holders
+        assert len(item.holders) == len(set(item.holders)) > 0
+
+
+@given(**CASES)
+def test_exploration_reaches_everybody_the_budget_allows(
+    world: World, k: int, budget: int, fanout: int, seed: int
+) -> None:
+    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed)
+    assert len(result.contacted) == min(budget, len(world.documents))
+
+
+@given(**CASES)
+def test_the_same_seed_gives_the_same_walk(
+    world: World, k: int, budget: int, fanout: int, seed: int
+) -> None:
+    first, second = (run(world, k=k, budget=budget, fanout=fanout, seed=seed) for _ in range(2))
+    assert first.contacted == second.contacted
+    assert first.walk.steps == second.walk.steps
+
+
+@given(**CASES)
+def test_the_new_neighbour_returned_the_best_document(
+    world: World, k: int, budget: int, fanout: int, seed: int
+) -> None:
+    walk = run(world, k=k, budget=budget, fanout=fanout, seed=seed, exploration="none").walk
+    neighbor = walk.new_neighbor()
+    results = walk.results()
+    if results:
+        assert neighbor == results[0].holders[0]
+    else:
+        assert neighbor == walk.best_referral()
+    assert neighbor != ME
+
+
+def test_the_best_evidence_goes_first_and_ties_to_the_earliest() -> None:
+    walk = Walk(
+        querier=ME,
+        k=1,
+        budget=10,
+        strategy=strategy_from(RoutingConfig()),
+        randomness=random.Random(0),
+    )
+    prefix = HashPrefix("0" * 16)
+    walk.start_from(
+        [
+            PeerReferral(PeerId("a"), Advertised(0.5, prefix), 0.1),
+            PeerReferral(PeerId("b"), None, 0.9),
+            PeerReferral(PeerId("c"), Advertised(0.5, prefix)),
+            PeerReferral(PeerId("d")),
+        ]
+    )
+    order = []
+    while isinstance(action := walk.next(), Contact):
+        order.append(action.peer)
+        walk.on_reply(action.peer, [], [])
+    assert order == ["b", "a", "c", "d"]
+    reasons = [step.reason for step in walk.steps]
+    assert reasons == ["query memory", "advertisement", "advertisement", "exploration"]
+
+
+def test_a_better_referral_moves_a_candidate_up() -> None:
+    walk = Walk(
+        querier=ME,
+        k=1,
+        budget=10,
+        strategy=strategy_from(RoutingConfig()),
+        randomness=random.Random(0),
+    )
+    walk.start_from(
+        [
+            PeerReferral(PeerId("a"), remembered=0.9),
+            PeerReferral(PeerId("b"), remembered=0.5),
+            PeerReferral(PeerId("c"), remembered=0.4),
+        ]
+    )
+    assert walk.next() == Contact(PeerId("a"), 9)
+    walk.on_reply(
+        PeerId("a"),
+        [],
+        [PeerReferral(PeerId("c"), remembered=0.6), PeerReferral(PeerId("b"), remembered=0.1)],
+    )
+    assert walk.next() == Contact(PeerId("c"), 8)
+    walk.on_failure(PeerId("c"), "timed out")
+    assert walk.next() == Contact(PeerId("b"), 7)
+
+
+def test_settled_waits_for_an_advertisement_that_promises_more() -> None:
+    walk = Walk(
+        querier=ME,
+        k=1,
+        budget=10,
+        patience=1,
+        strategy=strategy_from(RoutingConfig(stopping="settled")),
+        randomness=random.Random(0),
+    )
+    held, promised = document(1, 0.5), HashPrefix("f" * 16)
+    walk.start_from([PeerReferral(PeerId(name), remembered=0.9) for name in "abcd"])
+    assert isinstance(walk.next(), Contact)
+    walk.on_reply(PeerId("a"), [held], [PeerReferral(PeerId("x"), Advertised(0.6, promised))])
+    assert isinstance(walk.next(), Contact)
+    walk.on_reply(PeerId("b"), [], [])
+    action = walk.next()
+    assert isinstance(action, Contact)
+    walk.on_reply(action.peer, [], [])
+    action = walk.next()
+    assert isinstance(action, Contact)
+    walk.on_reply(action.peer, [], [])
+    assert walk.next() == Contact(PeerId("x"), 5)
+    walk.on_reply(PeerId("x"), [], [])
+    assert isinstance(walk.next(), Finished)
+
+
+def test_stop_gives_up_what_is_in_flight() -> None:
+    walk = Walk(
+        querier=ME,
+        k=1,
+        budget=10,
+        fanout=2,
+        strategy=strategy_from(RoutingConfig()),
+        randomness=random.Random(0),
+    )
+    walk.start_from([PeerReferral(PeerId(name), remembered=0.9) for name in "ab"])
+    walk.next()
+    walk.next()
+    walk.stop("deadline reached")
+    assert walk.in_flight == 0
+    assert walk.next() == Finished("deadline reached")
+    assert {step.outcome for step in walk.steps} == {"deadline reached"}

@@ -1,0 +1,45 @@
+"""The command `zerorag`."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import click
+
+from zerorag_p2p.cli.command import Program, example
+from zerorag_p2p.cli.consortium import consortium
+from zerorag_p2p.cli.docs import docs
+from zerorag_p2p.cli.node import init, neighbors, node, peers, show_id, status, version
+from zerorag_p2p.cli.query import get, query, verify
+
+# Measured: with a thread a core, a search in 10,000 vectors took 8 ms instead of 1.6.
+_ONE_THREAD: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@click.group(
+    cls=Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=example('zerorag init --organisation "General Hospital"', "zerorag node run"),
+)
+def cli() -> None:
+    """Retrieval across organisations: documents stay with their owners, the question travels.
+
+    \b
+    Exit codes: 0 done, 1 error, 2 wrong usage, 3 no node is running, 4 denied by a policy,
+    5 a partial answer, 6 no result, 7 a signature or hash does not hold.
+    """
+
+
+for _command in (
+    *(init, show_id, consortium, docs, node, status, peers, neighbors),
+    *(query, get, verify, version),
+):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    for variable in _ONE_THREAD:  # Read once, when numpy is first imported.
+        os.environ.setdefault(variable, "1")
+    cli(prog_name="zerorag")

@@ -1,0 +1,257 @@
+"""The local interface of a node: HTTP for the people and programs of this machine.
+
+Everything is under `/v1`; `/v1/openapi.json` describes it. An error is
+`{"error": {"type", "message", "exit_code"}}`, its type a class of `zerorag_p2p.errors`. Work that
+takes long answers with an event stream (`control.events`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import trio
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from zerorag_p2p import __version__
+from zerorag_p2p.config import MAX_BUDGET, MAX_K, MAX_NAME_BYTES
+from zerorag_p2p.control import documents, faults
+from zerorag_p2p.control.events import Emit, Event, EventStream
+from zerorag_p2p.control.purposes import parse_purpose
+from zerorag_p2p.errors import UsageError, ZeroRagError
+from zerorag_p2p.identity.keys import parse_peer_id
+from zerorag_p2p.node.reports import QueryProgress, to_json
+from zerorag_p2p.node.runtime import Node
+
+logger = logging.getLogger("zerorag.control")
+
+_Result = TypeVar("_Result")
+
+
+class QueryBody(BaseModel):
+    """A question. What is left out has the default of the node's configuration."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=100_000)
+    k: int | None = Field(default=None, ge=1, le=MAX_K)
+    budget: int | None = Field(default=None, ge=1, le=MAX_BUDGET)
+    fanout: int | None = Field(default=None, ge=1, le=64)
+    timeout_s: float | None = Field(default=None, gt=0, le=3_600)
+    purpose: str = "TREAT"
+    user: str = Field(default="", max_length=MAX_NAME_BYTES)
+    stopping: str | None = None
+    remember: bool = True
+
+
+class AddBody(BaseModel):
+    """Files and folders of this machine, by absolute path, and the collection they go to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    paths: list[str] = Field(min_length=1, max_length=10_000)
+    collection: str = Field(min_length=1, max_length=MAX_NAME_BYTES)
+
+
+class ShareBody(BaseModel):
+    """How a collection is shared: with all, for all, and whole, unless narrowed down."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    members: list[str] = []
+    purposes: list[str] = []
+    view: str = "whole"
+    advertise: bool = True
+    copy_allowed: bool = Field(default=False, alias="copy")
+    reshare: bool = False
+
+
+def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
+    """The application that serves `node`; it sets `shutdown` when asked to end the node."""
+    app = FastAPI(
+        title="ZeroRAG P2P node",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # The page would load scripts from elsewhere.
+        redoc_url=None,
+        telemetry={"auto_configure": False},
+    )
+    app.add_middleware(DefectBoundary)
+    app.add_exception_handler(ZeroRagError, _answer_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+
+    @app.get("/v1/status")
+    async def status() -> dict[str, Any]:
+        """How the node is."""
+        return node.status()
+
+    @app.get("/v1/peers")
+    async def peers() -> dict[str, Any]:
+        """Every member of the roster and what is known of it."""
+        return {"peers": node.peers()}
+
+    @app.get("/v1/neighbors")
+    async def neighbors() -> dict[str, Any]:
+        """Neighbours and their advertisements."""
+        return {"neighbors": node.neighbors()}
+
+    @app.post("/v1/query", status_code=200, response_class=EventStream)
+    async def query(body: QueryBody) -> EventStream:
+        """Ask the consortium: progress events, then an "answer" or an "error" event."""
+        purpose = parse_purpose(body.purpose)
+
+        async def work(emit: Emit) -> Event:
+            def on_progress(progress: QueryProgress) -> None:
+                emit(to_json(progress))
+
+            report = await node.query(
+                body.text,
+                k=body.k,
+                budget=body.budget,
+                fanout=body.fanout,
+                timeout_s=body.timeout_s,
+                purpose=purpose,
+                user=body.user,
+                stopping=body.stopping,
+                remember=body.remember,
+                on_progress=on_progress,
+            )
+            return {"event": "answer", "answer": to_json(report)}
+
+        return EventStream(work)
+
+    @app.get("/v1/documents/{content_hash}")
+    async def get_document(
+        content_hash: str, peer: str | None = None, purpose: str = "TREAT"
+    ) -> Any:
+        """A document by content hash or prefix: our own, else fetched from `peer`."""
+        document = await node.get(
+            content_hash,
+            peer=None if peer is None else parse_peer_id(peer),
+            purpose=parse_purpose(purpose),
+        )
+        return to_json(document)
+
+    @app.get("/v1/collections")
+    async def collections() -> dict[str, Any]:
+        """Our own collections and how they are shared."""
+        return {"collections": await _in_thread(documents.collections, node.library)}
+
+    @app.get("/v1/documents")
+    async def list_documents(collection: Annotated[str | None, Query()] = None) -> dict[str, Any]:
+        """The sources in our own library."""
+        return {"documents": await _in_thread(documents.sources, node.library, collection)}
+
+    @app.post("/v1/documents", status_code=200, response_class=EventStream)
+    async def add_documents(body: AddBody) -> EventStream:
+        """Add files: an event a file, then a "report" or an "error" event."""
+        paths = [_absolute(path) for path in body.paths]
+
+        async def work(emit: Emit) -> Event:
+            def on_progress(event: dict[str, Any]) -> None:
+                # Raises in the library's thread when the client has gone, which ends the work
+                # between two files.
+                trio.from_thread.run_sync(emit, event)
+
+            report = await _in_thread(
+                documents.add, node.library, paths, body.collection, on_progress
+            )
+            return {"event": "report", "report": report}
+
+        return EventStream(work)
+
+    @app.delete("/v1/documents/{name:path}")
+    async def remove_document(name: str, collection: str | None = None) -> dict[str, Any]:
+        """Remove a source from the library."""
+        return await _in_thread(documents.remove, node.library, name, collection)
+
+    @app.post("/v1/collections/{collection:path}/share")
+    async def share(collection: str, body: ShareBody) -> dict[str, Any]:
+        """Share a collection."""
+        sharing = documents.make_sharing(
+            members=body.members,
+            purposes=body.purposes,
+            view=body.view,
+            advertise=body.advertise,
+            copy=body.copy_allowed,
+            reshare=body.reshare,
+        )
+        return await _in_thread(documents.share, node.library, collection, sharing)
+
+    @app.post("/v1/collections/{collection:path}/unshare")
+    async def unshare(collection: str) -> dict[str, Any]:
+        """Stop sharing a collection."""
+        return await _in_thread(documents.unshare, node.library, collection)
+
+    @app.post("/v1/roster")
+    async def import_roster(request: Request) -> dict[str, Any]:
+        """Take over a newer signed roster, sent as it is (application/cbor)."""
+        roster = await node.import_roster(await request.body())
+        return roster.to_json()
+
+    @app.post("/v1/shutdown", status_code=202)
+    async def stop() -> dict[str, Any]:
+        """End the node, after this answer."""
+        logger.info("asked to end over the local interface")
+        shutdown.set()
+        return {"stopping": True}
+
+    return app
+
+
+class DefectBoundary:
+    """Keeps unforeseen errors of handlers from the server, whose log would show their texts."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except Exception as error:  # The boundary of the process: a defect ends one request only.
+            described = faults.report_defect(error)
+            if not started:
+                await JSONResponse({"error": described}, 500)(scope, receive, send)
+
+
+async def _answer_error(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, ZeroRagError), "the handler is registered for this class"
+    return JSONResponse({"error": faults.to_json(error)}, faults.http_status(error))
+
+
+async def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError), "the handler is registered for this class"
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return await _answer_error(request, UsageError(f"{where}: {first['msg']}"))
+
+
+async def _in_thread(function: Callable[..., _Result], *arguments: object) -> _Result:
+    """Run library code, which blocks, beside the event loop."""
+    return await trio.to_thread.run_sync(partial(function, *arguments))
+
+
+def _absolute(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise UsageError(f"{text!r} is not an absolute path: the node runs in another folder")
+    return path

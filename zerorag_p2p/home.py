@@ -1,0 +1,106 @@
+"""The folder that holds everything of one node, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from zerorag_p2p.config import NodeConfig
+from zerorag_p2p.errors import ConfigError, LocalError
+from zerorag_p2p.files import read_bounded
+
+_MAX_CONFIG_BYTES = 1 << 20
+
+#: The longest path of a Unix socket that Linux accepts (sockaddr_un, less the final zero byte).
+_MAX_SOCKET_PATH = 107
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths inside a node's home folder."""
+
+    root: Path
+
+    @classmethod
+    def resolve(cls, option: str | None, environment: Mapping[str, str]) -> Home:
+        """The home a command works on: `--home`, else ZERORAG_HOME, else the XDG data folder."""
+        chosen = option or environment.get("ZERORAG_HOME")
+        root = Path(chosen) if chosen else Path(platformdirs.user_data_dir("zerorag", False))
+        return cls(root.expanduser().absolute())
+
+    @property
+    def config(self) -> Path:
+        """Settings, in TOML."""
+        return self.root / "config.toml"
+
+    @property
+    def key(self) -> Path:
+        """The private key, readable by its owner only."""
+        return self.root / "identity.key"
+
+    @property
+    def authority_key(self) -> Path:
+        """The key that signs rosters, where this home founded a consortium."""
+        return self.root / "authority.key"
+
+    @property
+    def roster(self) -> Path:
+        """The signed roster of the consortium."""
+        return self.root / "roster.cbor"
+
+    @property
+    def lock(self) -> Path:
+        """Locked while a node or a command changes the home."""
+        return self.root / "node.lock"
+
+    @property
+    def library(self) -> Path:
+        """Folder of the document library."""
+        return self.root / "library"
+
+    @property
+    def state(self) -> Path:
+        """Routing state: neighbours, advertisements, query memory, records of peers."""
+        return self.root / "state.cbor"
+
+    @property
+    def socket(self) -> Path:
+        """The Unix socket of the local interface.
+
+        Raises:
+            ConfigError: The path is too long for a socket.
+        """
+        path = self.root / "node.sock"
+        if len(bytes(path)) > _MAX_SOCKET_PATH:
+            raise ConfigError(
+                f"{path} is longer than {_MAX_SOCKET_PATH} bytes, too long for a socket; "
+                "choose a home with a shorter path"
+            )
+        return path
+
+    def require(self) -> None:
+        """Check that the home was set up.
+
+        Raises:
+            LocalError: There is no key in it.
+        """
+        if not self.key.exists():
+            raise LocalError(f"{self.root} is not a node's home yet; run `zerorag init` first")
+
+    def load_config(self) -> NodeConfig:
+        """Read the settings; defaults where there is no file.
+
+        Raises:
+            ConfigError: The file is malformed.
+        """
+        if not self.config.exists():
+            return NodeConfig()
+        data = read_bounded(self.config, _MAX_CONFIG_BYTES)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise ConfigError(f"{self.config} is not UTF-8 text") from None
+        return NodeConfig.from_toml(text)

@@ -1,0 +1,155 @@
+"""What a library keeps in memory: its documents without their texts, and their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import numpy as np
+
+from zerorag_p2p.library.documents import StoredDocument
+from zerorag_p2p.library.vectors import VectorIndex
+from zerorag_p2p.model import ContentHash, ScoredDocument, Vector
+
+
+class Catalog:
+    """Documents that have a vector of one embedding model, by key, content and collection.
+
+    One thread at a time may use a catalog.
+
+    Args:
+        dimension: Components of a vector.
+        exact_limit: Number of vectors of a collection up to which it is searched without a graph.
+    """
+
+    def __init__(self, dimension: int, *, exact_limit: int) -> None:
+        self._dimension = dimension
+        self._exact_limit = exact_limit
+        self._documents: dict[int, StoredDocument] = {}
+        self._by_hash: dict[ContentHash, list[int]] = {}
+        self._by_source: dict[tuple[str, str], list[int]] = {}
+        self._indexes: dict[str, VectorIndex] = {}
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def put(self, documents: Sequence[StoredDocument], vectors: Vector) -> None:
+        """Add documents that are not in the catalog yet, and their vectors [n, d].
+
+        Raises:
+            EmbeddingError: A vector is not finite or is zero.
+        """
+        collections: dict[str, list[int]] = {}
+        for row, document in enumerate(documents):
+            collections.setdefault(document.collection, []).append(row)
+        for collection, rows in collections.items():
+            self.index(collection).add([documents[row].key for row in rows], vectors[rows])
+        for document in documents:
+            self._documents[document.key] = document
+            self._by_hash.setdefault(document.content_hash, []).append(document.key)
+            source = (document.collection, document.source)
+            self._by_source.setdefault(source, []).append(document.key)
+
+    def update(self, documents: Sequence[StoredDocument]) -> None:
+        """Replace what is known of documents whose content and vectors did not change."""
+        for document in documents:
+            self._documents[document.key] = document
+
+    def remove_source(self, collection: str, source: str) -> int:
+        """Remove the documents of a source; how many there were."""
+        keys = self._by_source.pop((collection, source), [])
+        for key in keys:
+            content_hash = self._documents.pop(key).content_hash
+            holders = self._by_hash[content_hash]
+            holders.remove(key)
+            if not holders:
+                del self._by_hash[content_hash]
+        if keys:
+            self.index(collection).remove(keys)
+        return len(keys)
+
+    def forget_index(self, collection: str) -> None:
+        """Drop the index of a collection that was emptied."""
+        self._indexes.pop(collection, None)
+
+    def index(self, collection: str) -> VectorIndex:
+        """The vectors of a collection, made if there are none."""
+        if collection not in self._indexes:
+            self._indexes[collection] = VectorIndex(self._dimension, exact_limit=self._exact_limit)
+        return self._indexes[collection]
+
+    def indexes(self) -> list[tuple[str, VectorIndex]]:
+        """Every collection that has vectors, and these."""
+        return list(self._indexes.items())
+
+    def with_hash(self, content_hash: ContentHash) -> list[StoredDocument]:
+        """Documents of this content, in the order they were added."""
+        return [self._documents[key] for key in self._by_hash.get(content_hash, ())]
+
+    def count_of_source(self, collection: str, source: str) -> int:
+        """Number of documents of a source."""
+        return len(self._by_source.get((collection, source), ()))
+
+    def in_collection(self, collection: str) -> Iterator[tuple[StoredDocument, Vector]]:
+        """Every document of a collection and its vector as transmitted, [d]."""
+        index = self.index(collection)
+        for key, row in zip(index.keys.tolist(), index.rows, strict=True):
+            yield self._documents[key], row
+
+    def search(
+        self,
+        embedding: Vector,
+        k: int,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[StoredDocument], bool],
+    ) -> list[ScoredDocument]:
+        """The k admitted documents most similar to `embedding` [d], each content once, best first.
+
+        Args:
+            embedding: Of the query, unit length.
+            k: At most so many documents.
+            admit_collection: Whether a collection is searched at all.
+            admit: Whether a document may be returned; asked before the cut to k.
+        """
+        found: list[tuple[float, int, VectorIndex]] = []
+        taken: set[ContentHash] = set()
+
+        def admit_key(key: int) -> bool:
+            document = self._documents[key]
+            if document.content_hash in taken or not admit(document):
+                return False
+            taken.add(document.content_hash)
+            return True
+
+        for collection, index in self._indexes.items():
+            if admit_collection(collection):
+                hits = index.search(embedding, k, admit_key)
+                found += [(-score, key, index) for key, score in hits]
+        found.sort(key=lambda hit: hit[:2])
+        return [
+            ScoredDocument(
+                content_hash=self._documents[key].content_hash,
+                score=-negated,
+                embedding=index.vector(key),
+                attribution=(self._documents[key].attribution,),
+            )
+            for negated, key, index in found[:k]
+        ]
+
+    def vectors_of(self, collections: Collection[str]) -> tuple[Vector, list[ContentHash]]:
+        """Vectors as transmitted [n, d] of every document in `collections`, each content once."""
+        hashes: list[ContentHash] = []
+        taken: set[ContentHash] = set()
+        chosen = [np.empty((0, self._dimension), dtype=np.float32)]
+        for collection, index in self._indexes.items():
+            if collection not in collections:
+                continue
+            rows = []
+            for row, key in enumerate(index.keys.tolist()):
+                content_hash = self._documents[key].content_hash
+                if content_hash not in taken:
+                    taken.add(content_hash)
+                    hashes.append(content_hash)
+                    rows.append(row)
+            chosen.append(index.rows[rows])
+        return np.concatenate(chosen), hashes

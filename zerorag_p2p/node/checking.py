@@ -1,0 +1,121 @@
+"""Checking what other peers claim about documents before anybody sees it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from zerorag_p2p.errors import AttributionError, DecodeError
+from zerorag_p2p.identity.attribution import Chain, Fault, embedding_hash, verify_chain
+from zerorag_p2p.identity.verification import check_chain, verify_document
+from zerorag_p2p.model import Content, PeerId, Score, decode_content
+from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus
+from zerorag_p2p.routing.walk import ReturnedDocument
+from zerorag_p2p.wire.embedding import int8_wire_bytes
+from zerorag_p2p.wire.fetch import FetchedDocument
+
+_CACHE_ENTRIES = 4_096
+
+
+class DocumentChecker:
+    """Verifies results and deliveries of other peers for `own`.
+
+    The signatures of a chain are checked once and remembered; what depends on the time, the
+    roster and the result at hand is checked every time.
+    """
+
+    def __init__(
+        self,
+        own: PeerId,
+        directory: Directory,
+        clock: Callable[[], float],
+        *,
+        clock_tolerance_s: float,
+    ) -> None:
+        self._own = own
+        self._directory = directory
+        self._clock = clock
+        self._clock_tolerance_s = clock_tolerance_s
+        self._chains: OrderedDict[tuple[bytes, ...], Chain] = OrderedDict()
+
+    def check_result(self, document: ReturnedDocument, holder: PeerId) -> Chain:
+        """The verified attribution of a result that `holder` returned.
+
+        Raises:
+            AttributionError: It does not hold; the message names the first fault.
+            DecodeError: It is malformed.
+        """
+        chain = self._open(document.attribution)
+        check_chain(
+            chain,
+            self._directory.roster,
+            now=self._clock(),
+            clock_tolerance_s=self._clock_tolerance_s,
+            content_hash=document.content_hash,
+            holder=holder,
+        )
+        if document.embedding is not None:
+            hashed = embedding_hash(int8_wire_bytes(document.embedding))
+            if hashed != chain.statement.embedding_hash:
+                raise AttributionError(
+                    Fault.OTHER_EMBEDDING, "the embedding is not the one that the owner signed"
+                )
+        return chain
+
+    def check_delivery(
+        self, item: FetchedDocument, sender: PeerId, *, score: Score, score_verified: bool
+    ) -> AnswerDocument:
+        """The verified document that `sender` delivered, ready for an answer.
+
+        Raises:
+            AttributionError: It does not hold; the message names the first fault.
+        """
+        verified = verify_document(
+            item.attribution,
+            item.release,
+            item.content,
+            roster=self._directory.roster,
+            now=self._clock(),
+            clock_tolerance_s=self._clock_tolerance_s,
+            content_hash=item.content_hash,
+            sender=sender,
+            receiver=self._own,
+        )
+        statement = verified.chain.statement
+        content = _read_content(item.content)
+        return AnswerDocument(
+            content_hash=statement.content_hash,
+            status=DocumentStatus.VERIFIED,
+            score=score,
+            score_verified=score_verified,
+            owner=self._directory.name(statement.owner),
+            holder=self._directory.name(sender),
+            collection=statement.collection,
+            title=content.title,
+            text=content.text,
+            part=content.part,
+            parts=content.parts,
+            issued_at=statement.issued_at,
+            content=item.content,
+            attribution=item.attribution,
+            release=item.release,
+        )
+
+    def _open(self, attribution: tuple[bytes, ...]) -> Chain:
+        chain = self._chains.get(attribution)
+        if chain is None:
+            chain = verify_chain(attribution)
+            self._chains[attribution] = chain
+            if len(self._chains) > _CACHE_ENTRIES:
+                self._chains.popitem(last=False)
+        else:
+            self._chains.move_to_end(attribution)
+        return chain
+
+
+def _read_content(data: bytes) -> Content:
+    try:
+        return decode_content(data)
+    except DecodeError as error:
+        raise AttributionError(Fault.MALFORMED, str(error)) from None

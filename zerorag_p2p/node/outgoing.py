@@ -1,0 +1,202 @@
+"""One request to one peer: session, encoding, deadline, byte counts, decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import trio
+
+from zerorag_p2p.config import MAX_DEADLINE_MS, MAX_FETCH_DOCUMENTS, NetworkConfig
+from zerorag_p2p.errors import (
+    DecodeError,
+    IntegrityError,
+    NetworkError,
+    RemoteError,
+    RemoteRefusal,
+)
+from zerorag_p2p.identity.envelope import Domain, open_envelope
+from zerorag_p2p.model import ContentHash, PeerId, Purpose, View
+from zerorag_p2p.node.contacts import Failure, Outcome, failure_of
+from zerorag_p2p.node.network import Network
+from zerorag_p2p.node.sessions import Sessions
+from zerorag_p2p.wire.advertise import (
+    Advertisement,
+    AdvertiseRequest,
+    decode_advertise_reply,
+    decode_advertisement,
+    encode_advertise_request,
+)
+from zerorag_p2p.wire.fetch import FetchItem, FetchRequest, decode_fetch_reply, encode_fetch
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, LIMITS, QUERY
+from zerorag_p2p.wire.query import QueryRequest, QueryResult, decode_query_reply, encode_query
+from zerorag_p2p.wire.refusal import Refusal
+
+_Reply = TypeVar("_Reply")
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Payload bytes that went out and came in."""
+
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAdvertisement:
+    """An advertisement and the sealed object it came in."""
+
+    advertisement: Advertisement
+    sealed: bytes
+
+
+class Exchanges:
+    """Requests to other peers. Every method returns an answer or why there is none.
+
+    Args:
+        on_outcome: Told after every exchange how it ended and whether the peer had the full
+            request timeout to answer.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        sessions: Sessions,
+        settings: NetworkConfig,
+        on_outcome: Callable[[PeerId, Outcome, bool], None],
+    ) -> None:
+        self._network = network
+        self._sessions = sessions
+        self._settings = settings
+        self._on_outcome = on_outcome
+
+    async def query(
+        self,
+        peer: PeerId,
+        request: Callable[[int], QueryRequest],
+        *,
+        dimension: int,
+        timeout_s: float,
+        traffic: Traffic,
+    ) -> QueryResult | Failure:
+        """Send a query; `request` makes it from the deadline in milliseconds."""
+
+        def encode(deadline_ms: int) -> tuple[bytes, Callable[[bytes], QueryResult | Refusal]]:
+            asked = request(deadline_ms)
+
+            def decode(data: bytes) -> QueryResult | Refusal:
+                return decode_query_reply(data, k=asked.k, dimension=dimension)
+
+            return encode_query(asked), decode
+
+        return await self._exchange(peer, QUERY, encode, timeout_s, traffic)
+
+    async def fetch(
+        self,
+        peer: PeerId,
+        documents: Sequence[ContentHash],
+        *,
+        purpose: Purpose,
+        user: str,
+        audit: str,
+        timeout_s: float,
+        traffic: Traffic,
+    ) -> list[FetchItem] | Failure:
+        """Fetch documents from one holder, in their order; in several requests if need be."""
+        deadline = trio.current_time() + timeout_s
+        items: list[FetchItem] = []
+        for start in range(0, len(documents), MAX_FETCH_DOCUMENTS):
+            batch = tuple(documents[start : start + MAX_FETCH_DOCUMENTS])
+
+            def encode(
+                deadline_ms: int, batch: tuple[ContentHash, ...] = batch
+            ) -> tuple[bytes, Callable[[bytes], list[FetchItem] | Refusal]]:
+                request = FetchRequest(
+                    documents=batch,
+                    purpose=purpose,
+                    user=user,
+                    audit=audit,
+                    view=View.WHOLE,
+                    deadline_ms=deadline_ms,
+                )
+
+                def decode(data: bytes) -> list[FetchItem] | Refusal:
+                    reply = decode_fetch_reply(data, asked=batch)
+                    return reply if isinstance(reply, Refusal) else list(reply.items)
+
+                return encode_fetch(request), decode
+
+            left = deadline - trio.current_time()
+            reply = await self._exchange(peer, FETCH, encode, left, traffic)
+            if isinstance(reply, Failure):
+                return reply
+            items.extend(reply)
+        return items
+
+    async def advertisement(
+        self, peer: PeerId, *, dimension: int, known_sequence: int | None, timeout_s: float
+    ) -> SealedAdvertisement | Failure | None:
+        """The advertisement of `peer`; None if the one we know is the newest."""
+
+        def decode(data: bytes) -> SealedAdvertisement | Refusal | None:
+            sealed = decode_advertise_reply(data)
+            if sealed is None or isinstance(sealed, Refusal):
+                return sealed
+            return open_advertisement(sealed, owner=peer, dimension=dimension)
+
+        def encode(
+            deadline_ms: int,
+        ) -> tuple[bytes, Callable[[bytes], SealedAdvertisement | Refusal | None]]:
+            del deadline_ms
+            return encode_advertise_request(AdvertiseRequest(known_sequence)), decode
+
+        return await self._exchange(peer, ADVERTISE, encode, timeout_s, Traffic())
+
+    async def _exchange(
+        self,
+        peer: PeerId,
+        protocol: str,
+        encode: Callable[[int], tuple[bytes, Callable[[bytes], _Reply | Refusal]]],
+        timeout_s: float,
+        traffic: Traffic,
+    ) -> _Reply | Failure:
+        patience = min(self._settings.request_timeout_s, timeout_s)
+        deadline = trio.current_time() + patience
+        try:
+            await self._sessions.ensure(peer, timeout_s=patience)
+            left = max(deadline - trio.current_time(), 0.001)
+            payload, decode = encode(min(int(left * 1000) or 1, MAX_DEADLINE_MS))
+            traffic.sent += len(payload)
+            data = await self._network.request(peer, protocol, payload, timeout_s=left)
+            traffic.received += len(data)
+            reply = decode(data)
+            if isinstance(reply, Refusal):
+                raise reply.error()
+        except (NetworkError, RemoteError, RemoteRefusal, DecodeError, IntegrityError) as error:
+            failure = failure_of(error)
+            self._on_outcome(peer, failure.outcome, patience >= self._settings.request_timeout_s)
+            return failure
+        self._on_outcome(peer, Outcome.ANSWERED, True)
+        return reply
+
+
+def open_advertisement(
+    sealed: bytes, *, owner: PeerId | None, dimension: int
+) -> SealedAdvertisement:
+    """Verify an advertisement: sealed by the peer it names, which is `owner` if that is known.
+
+    Raises:
+        DecodeError: It is malformed.
+        IntegrityError: The seal does not verify.
+    """
+    envelope = open_envelope(sealed, Domain.ADVERTISEMENT, limit=LIMITS[ADVERTISE][1])
+    advertisement = decode_advertisement(envelope.payload, dimension=dimension)
+    expected = owner or envelope.signer
+    if not advertisement.owner == envelope.signer == expected:
+        raise IntegrityError(
+            f"an advertisement of {advertisement.owner}, sealed by {envelope.signer}, "
+            f"was given as one of {expected}"
+        )
+    return SealedAdvertisement(advertisement, sealed)

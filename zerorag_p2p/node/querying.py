@@ -1,0 +1,436 @@
+"""Running a query: the walk's requests, the checks on what comes back, and the fetches."""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from zerorag_p2p.config import RoutingConfig
+from zerorag_p2p.errors import AttributionError, DecodeError, IntegrityError
+from zerorag_p2p.identity.attribution import Chain
+from zerorag_p2p.model import (
+    NEVER_COMPARED,
+    ContentHash,
+    PeerId,
+    Purpose,
+    RefusalCode,
+    Vector,
+    View,
+)
+from zerorag_p2p.node.checking import DocumentChecker
+from zerorag_p2p.node.contacts import Failure
+from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.outgoing import Exchanges, Traffic
+from zerorag_p2p.node.reports import (
+    AnswerDocument,
+    ContactReport,
+    DocumentStatus,
+    ProgressCallback,
+    QueryProgress,
+    QueryReport,
+)
+from zerorag_p2p.peer import Peer, read_result
+from zerorag_p2p.routing.strategy import Strategy
+from zerorag_p2p.routing.walk import (
+    Contact,
+    Finished,
+    FoundDocument,
+    PeerReferral,
+    ReturnedDocument,
+    Waiting,
+    Walk,
+)
+from zerorag_p2p.wire.fetch import FetchItem, FetchRefused
+from zerorag_p2p.wire.query import QueryRequest, QueryResult
+
+logger = logging.getLogger("zerorag.node")
+
+#: Share of a query's time that the walk may use; the rest is for fetching.
+_WALK_SHARE = 0.8
+
+#: Most documents reported as rejected, so that a liar cannot fill an answer.
+_MAX_REJECTED = 100
+
+DEADLINE_REACHED = "deadline reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySettings:
+    """What one query asks for, defaults already applied.
+
+    Attributes:
+        embedding: Of the question, as it will be transmitted.
+        user: Pseudonym of the user who asks, or "".
+        remember: Whether the peers asked may remember the query.
+    """
+
+    text: str
+    embedding: Vector
+    k: int
+    budget: int
+    fanout: int
+    timeout_s: float
+    purpose: Purpose
+    user: str
+    strategy: Strategy
+    remember: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How one contact ended."""
+
+    peer: PeerId
+    reply: QueryResult | Failure
+    milliseconds: float
+
+
+@dataclass(slots=True)
+class _Running:
+    """A query under way; `deadline` in trio's time."""
+
+    settings: QuerySettings
+    walk: Walk
+    audit: str
+    deadline: float
+    on_progress: ProgressCallback | None
+    traffic: Traffic = field(default_factory=Traffic)
+    ended: dict[PeerId, _Ended] = field(default_factory=dict)
+    chains: dict[ContentHash, Chain] = field(default_factory=dict)
+    rejected: list[AnswerDocument] = field(default_factory=list)
+
+    @property
+    def time_left(self) -> float:
+        return self.deadline - trio.current_time()
+
+
+class Querier:
+    """Runs the queries of a node over its network."""
+
+    def __init__(
+        self,
+        *,
+        exchanges: Exchanges,
+        directory: Directory,
+        peer: Peer,
+        checker: DocumentChecker,
+        settings: RoutingConfig,
+        clock: Callable[[], float],
+        randomness: random.Random,
+    ) -> None:
+        self._exchanges = exchanges
+        self._directory = directory
+        self._peer = peer
+        self._checker = checker
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+
+    async def run(
+        self, settings: QuerySettings, on_progress: ProgressCallback | None = None
+    ) -> tuple[QueryReport, Walk]:
+        """Walk, fetch, verify. Returns by the query's deadline with what could be had."""
+        started_at = self._clock()
+        started = trio.current_time()
+        walk = self._peer.begin_query(
+            settings.embedding,
+            now=started_at,
+            randomness=self._randomness,
+            roster=self._directory.members(started_at),
+            k=settings.k,
+            budget=settings.budget,
+            fanout=settings.fanout,
+            strategy=settings.strategy,
+        )
+        running = _Running(
+            settings, walk, secrets.token_hex(8), started + settings.timeout_s, on_progress
+        )
+        with trio.move_on_at(started + settings.timeout_s * _WALK_SHARE):
+            await self._walk(running)
+        walk.stop(DEADLINE_REACHED)  # without effect if the walk has finished
+        documents = await self._fetch(running)
+        report = self._report(running, documents, started_at, trio.current_time() - started)
+        return report, walk
+
+    # The walk.
+
+    async def _walk(self, running: _Running) -> None:
+        walk = running.walk
+        send, receive = trio.open_memory_channel[_Ended](walk.fanout)
+        async with trio.open_nursery() as nursery:
+            while True:
+                match walk.next():
+                    case Contact(peer, budget_left):
+                        self._progress(running, "contact", peer)
+                        nursery.start_soon(self._contact, running, peer, budget_left, send)
+                    case Waiting():
+                        self._take_in(running, await receive.receive())
+                    case Finished():
+                        return
+
+    async def _contact(
+        self,
+        running: _Running,
+        peer: PeerId,
+        budget_left: int,
+        send: trio.MemorySendChannel[_Ended],
+    ) -> None:
+        settings = running.settings
+        remember_until = None
+        if settings.remember:
+            remember_until = int(self._clock() + self._settings.memory_lifetime_s)
+
+        def request(deadline_ms: int) -> QueryRequest:
+            return QueryRequest(
+                embedding=settings.embedding,
+                fingerprint=self._peer.fingerprint,
+                k=settings.k,
+                budget_left=budget_left,
+                deadline_ms=deadline_ms,
+                purpose=settings.purpose,
+                user=settings.user,
+                audit=running.audit,
+                view=View.WHOLE,
+                remember_until=remember_until,
+            )
+
+        began = trio.current_time()
+        reply = await self._exchanges.query(
+            peer,
+            request,
+            dimension=self._peer.dimension,
+            timeout_s=running.time_left,
+            traffic=running.traffic,
+        )
+        await send.send(_Ended(peer, reply, (trio.current_time() - began) * 1000))
+
+    def _take_in(self, running: _Running, ended: _Ended) -> None:
+        walk, peer = running.walk, ended.peer
+        running.ended[peer] = ended
+        if isinstance(ended.reply, Failure):
+            walk.on_failure(peer, ended.reply.outcome)
+            self._progress(running, "failure", peer, ended.reply.reason)
+            return
+        documents, referrals = read_result(running.settings.embedding, ended.reply)
+        accepted = [item for item in documents if self._accept(running, item, peer)]
+        records = {referral.peer: referral.record for referral in ended.reply.referrals}
+        walk.on_reply(peer, accepted, self._members_among(referrals, records))
+        self._progress(running, "reply", peer)
+
+    def _accept(self, running: _Running, document: ReturnedDocument, holder: PeerId) -> bool:
+        """Whether a result may count. What cannot enter the result anyway is not checked."""
+        if not running.walk.would_enter(document):
+            return False
+        try:
+            chain = self._checker.check_result(document, holder)
+        except (AttributionError, DecodeError) as error:
+            self._reject(running, document, holder, str(error))
+            return False
+        running.chains.setdefault(document.content_hash, chain)
+        return True
+
+    def _members_among(
+        self, referrals: Sequence[PeerReferral], records: dict[PeerId, bytes]
+    ) -> list[PeerReferral]:
+        """Referrals to members, whose signed records are learned; others are nobody to us."""
+        now = self._clock()
+        members = []
+        for referral in referrals:
+            if not self._directory.admits(referral.peer, now):
+                continue
+            try:
+                self._directory.learn(records[referral.peer], referral.peer)
+            except (DecodeError, IntegrityError) as error:
+                logger.warning("a referral to %s has a bad record: %s", referral.peer, error)
+                continue
+            members.append(referral)
+        return members
+
+    def _reject(
+        self, running: _Running, document: ReturnedDocument, holder: PeerId, fault: str
+    ) -> None:
+        logger.warning("rejected a document from %s: %s", holder, fault)
+        if len(running.rejected) < _MAX_REJECTED:
+            name = self._directory.name(holder)
+            running.rejected.append(
+                AnswerDocument(
+                    content_hash=document.content_hash,
+                    status=DocumentStatus.REJECTED,
+                    score=document.score,
+                    score_verified=document.embedding is not None,
+                    owner=name,
+                    holder=name,
+                    fault=fault,
+                    attribution=document.attribution,
+                )
+            )
+
+    # The fetches.
+
+    async def _fetch(self, running: _Running) -> list[AnswerDocument]:
+        """The documents of the result, each from the first holder that delivers it whole.
+
+        What a holder delivers that does not verify is reported as rejected, and the next holder
+        is asked.
+        """
+        results = running.walk.results()
+        answers = {
+            found.document.content_hash: self._without_text(
+                running, found, found.holders[0], DocumentStatus.UNAVAILABLE, DEADLINE_REACHED
+            )
+            for found in results
+        }
+        with trio.move_on_at(running.deadline):
+            for attempt in range(max((len(found.holders) for found in results), default=0)):
+                by_holder: dict[PeerId, list[FoundDocument]] = {}
+                for found in results:
+                    delivered = answers[found.document.content_hash].status
+                    if delivered is not DocumentStatus.VERIFIED and attempt < len(found.holders):
+                        by_holder.setdefault(found.holders[attempt], []).append(found)
+                async with trio.open_nursery() as nursery:
+                    for holder, wanted in by_holder.items():
+                        nursery.start_soon(self._fetch_from, running, holder, wanted, answers)
+        return list(answers.values())
+
+    async def _fetch_from(
+        self,
+        running: _Running,
+        holder: PeerId,
+        wanted: Sequence[FoundDocument],
+        answers: dict[ContentHash, AnswerDocument],
+    ) -> None:
+        self._progress(running, "fetch", holder)
+        reply = await self._exchanges.fetch(
+            holder,
+            [found.document.content_hash for found in wanted],
+            purpose=running.settings.purpose,
+            user=running.settings.user,
+            audit=running.audit,
+            timeout_s=running.time_left,
+            traffic=running.traffic,
+        )
+        for number, found in enumerate(wanted):
+            if isinstance(reply, Failure):
+                answer = self._without_text(
+                    running, found, holder, DocumentStatus.UNAVAILABLE, reply.reason
+                )
+            else:
+                answer = self._delivered(running, found, holder, reply[number])
+            if answer.status is DocumentStatus.REJECTED:
+                running.rejected.append(answer)
+            answers[found.document.content_hash] = answer
+
+    def _delivered(
+        self, running: _Running, found: FoundDocument, holder: PeerId, item: FetchItem
+    ) -> AnswerDocument:
+        if isinstance(item, FetchRefused):
+            denied = item.code is RefusalCode.DENIED
+            status = DocumentStatus.DENIED if denied else DocumentStatus.UNAVAILABLE
+            return self._without_text(running, found, holder, status, item.reason)
+        try:
+            return self._checker.check_delivery(
+                item,
+                holder,
+                score=found.score,
+                score_verified=found.document.embedding is not None,
+            )
+        except AttributionError as error:
+            logger.warning("rejected a document fetched from %s: %s", holder, error)
+            return self._without_text(running, found, holder, DocumentStatus.REJECTED, str(error))
+
+    def _without_text(
+        self,
+        running: _Running,
+        found: FoundDocument,
+        holder: PeerId,
+        status: DocumentStatus,
+        fault: str,
+    ) -> AnswerDocument:
+        statement = running.chains[found.document.content_hash].statement
+        return AnswerDocument(
+            content_hash=found.document.content_hash,
+            status=status,
+            score=found.score,
+            score_verified=found.document.embedding is not None,
+            owner=self._directory.name(statement.owner),
+            holder=self._directory.name(holder),
+            fault=fault,
+            collection=statement.collection,
+            issued_at=statement.issued_at,
+            attribution=found.document.attribution,
+        )
+
+    # The report.
+
+    def _report(
+        self,
+        running: _Running,
+        documents: Sequence[AnswerDocument],
+        started_at: float,
+        seconds: float,
+    ) -> QueryReport:
+        settings = running.settings
+        finished = running.walk.next()
+        assert isinstance(finished, Finished)
+        unavailable = any(item.status is DocumentStatus.UNAVAILABLE for item in documents)
+        return QueryReport(
+            audit=running.audit,
+            query=settings.text,
+            asker=self._directory.name(self._peer.peer_id),
+            purpose=settings.purpose,
+            k=settings.k,
+            budget=settings.budget,
+            fanout=settings.fanout,
+            started_at=started_at,
+            milliseconds=seconds * 1000,
+            documents=tuple(documents),
+            rejected=tuple(running.rejected),
+            contacts=tuple(self._contacts(running)),
+            stopped=finished.reason,
+            complete=finished.reason != DEADLINE_REACHED and not unavailable,
+            bytes_sent=running.traffic.sent,
+            bytes_received=running.traffic.received,
+            fingerprint=self._peer.fingerprint,
+            consortium=self._directory.roster.consortium,
+        )
+
+    def _contacts(self, running: _Running) -> Iterable[ContactReport]:
+        for step in running.walk.steps:
+            ended = running.ended.get(step.peer)
+            failure = ended.reply if ended and isinstance(ended.reply, Failure) else None
+            yield ContactReport(
+                peer=step.peer,
+                organisation=self._directory.organisation(step.peer),
+                evidence=step.reason,
+                score=step.score if step.score > NEVER_COMPARED else None,
+                outcome=step.outcome,
+                reason=failure.reason if failure else "",
+                code=failure.code if failure else "",
+                documents=step.documents,
+                improved=step.improved,
+                referrals=step.referrals,
+                new_candidates=step.new_candidates,
+                milliseconds=ended.milliseconds if ended else 0.0,
+            )
+
+    def _progress(self, running: _Running, event: str, peer: PeerId, detail: str = "") -> None:
+        if running.on_progress is None:
+            return
+        results = running.walk.results()
+        running.on_progress(
+            QueryProgress(
+                event=event,
+                peer=peer,
+                organisation=self._directory.organisation(peer),
+                contacted=len(running.walk.visited),
+                budget=running.walk.budget,
+                found=len(results),
+                best=results[0].score if results else None,
+                detail=detail,
+            )
+        )

@@ -1,0 +1,166 @@
+"""What a node tells about a query: progress while it runs, and the answer at its end."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from zerorag_p2p.model import ContentHash, PeerId
+
+
+class DocumentStatus(enum.StrEnum):
+    """What could be established about a document of an answer.
+
+    VERIFIED: content, attribution and release verify.
+    REJECTED: something does not verify; `fault` names the first thing.
+    DENIED: the holder refused the text; the attribution of the hit verifies.
+    UNAVAILABLE: no holder delivered the text in time; the attribution of the hit verifies.
+    """
+
+    VERIFIED = "verified"
+    REJECTED = "rejected"
+    DENIED = "denied"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerName:
+    """A peer and the organisation that the roster names for it."""
+
+    peer: PeerId
+    organisation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerDocument:
+    """One document of an answer.
+
+    Attributes:
+        score: Cosine similarity with the query.
+        score_verified: Whether the querier computed the score from the document's embedding.
+        holder: Who delivered it, or returned the hit.
+        fault: For REJECTED, DENIED and UNAVAILABLE: why.
+        content: Canonical content; `attribution` and `release` prove where it comes from.
+    """
+
+    content_hash: ContentHash
+    status: DocumentStatus
+    score: float
+    score_verified: bool
+    owner: PeerName
+    holder: PeerName
+    fault: str | None = None
+    collection: str = ""
+    title: str = ""
+    text: str = ""
+    part: int = 0
+    parts: int = 1
+    issued_at: int | None = None
+    content: bytes = b""
+    attribution: tuple[bytes, ...] = ()
+    release: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactReport:
+    """One contact of a query and what came of it.
+
+    Attributes:
+        outcome: "answered", "refused", "timed out", "unreachable", "broke the protocol", or
+            why it was given up.
+        reason: The peer's sentence for a refusal, ours for a failure; empty for an answer.
+        evidence: What led to the contact: "advertisement", "query memory" or "exploration".
+        score: Score of that evidence; None for exploration.
+    """
+
+    peer: PeerId
+    organisation: str
+    evidence: str
+    score: float | None
+    outcome: str
+    reason: str = ""
+    code: str = ""
+    documents: int = 0
+    improved: bool = False
+    referrals: int = 0
+    new_candidates: int = 0
+    milliseconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReport:
+    """The answer to a query and how it was found.
+
+    Attributes:
+        audit: Reference that both sides of every contact record.
+        stopped: Why the walk ended.
+        complete: False when the deadline cut the walk or a document could not be fetched.
+        bytes_sent, bytes_received: Payload bytes of every contact and fetch.
+        new_neighbor: The peer that became a neighbour through this query.
+    """
+
+    audit: str
+    query: str
+    asker: PeerName
+    purpose: str
+    k: int
+    budget: int
+    fanout: int
+    started_at: float
+    milliseconds: float
+    documents: tuple[AnswerDocument, ...]
+    rejected: tuple[AnswerDocument, ...]
+    contacts: tuple[ContactReport, ...]
+    stopped: str
+    complete: bool
+    bytes_sent: int
+    bytes_received: int
+    fingerprint: str
+    consortium: str
+    new_neighbor: PeerName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryProgress:
+    """Something happened in a running query.
+
+    Attributes:
+        event: "contact", "reply", "failure" or "fetch".
+        contacted: Contacts so far.
+        found: Documents held so far.
+        best: Score of the best of them.
+    """
+
+    event: str
+    peer: PeerId
+    organisation: str
+    contacted: int
+    budget: int
+    found: int
+    best: float | None = None
+    detail: str = ""
+
+
+#: Called from the query's own task; must not block.
+ProgressCallback: TypeAlias = Callable[[QueryProgress], None]
+
+
+def to_json(report: Any) -> Any:
+    """A report as JSON values; bytes become base64 text, minus infinity never occurs."""
+    if dataclasses.is_dataclass(report) and not isinstance(report, type):
+        return {
+            item.name: to_json(getattr(report, item.name)) for item in dataclasses.fields(report)
+        }
+    if isinstance(report, bytes):
+        return base64.b64encode(report).decode()
+    if isinstance(report, enum.Enum):
+        return report.value
+    if isinstance(report, list | tuple):
+        return [to_json(item) for item in report]
+    if isinstance(report, dict):
+        return {str(key): to_json(value) for key, value in report.items()}
+    return report

@@ -1,0 +1,372 @@
+"""A peer: the pure parts put together.
+
+A `Peer` answers queries of others, starts and ends its own walks, and keeps the state both need.
+It does no input or output: documents come through a `Corpus`, messages as values, time (unix
+seconds) and randomness as arguments. The same class runs in tests, in the simulator, in a testnet
+and in a node.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from zerorag_p2p.config import RoutingConfig
+from zerorag_p2p.model import (
+    NEVER_COMPARED,
+    ContentHash,
+    HashPrefix,
+    PeerId,
+    RefusalCode,
+    ScoredDocument,
+    Vector,
+    View,
+    hash_prefix,
+)
+from zerorag_p2p.policy.decision import AccessRequest, Act, decide
+from zerorag_p2p.policy.sharing import Sharing
+from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement, summarise
+from zerorag_p2p.routing.memory import RoutedQueryMemory
+from zerorag_p2p.routing.neighbors import NeighborView
+from zerorag_p2p.routing.peers import PeerTable
+from zerorag_p2p.routing.strategy import Start, Strategy, strategy_from
+from zerorag_p2p.routing.walk import (
+    Advertised,
+    PeerReferral,
+    ReturnedDocument,
+    Walk,
+    float_score,
+)
+from zerorag_p2p.wire.query import (
+    AdvertisedEvidence,
+    QueryRequest,
+    QueryResult,
+    Referral,
+    ResultDocument,
+)
+from zerorag_p2p.wire.refusal import Refusal
+
+
+class DocumentFacts(Protocol):
+    """What a decision may look at without reading the document."""
+
+    @property
+    def content_hash(self) -> ContentHash:
+        """SHA-256 of the content."""
+
+    @property
+    def collection(self) -> str:
+        """Name of the collection it belongs to."""
+
+
+class Corpus(Protocol):
+    """The documents of this peer, as far as routing needs them."""
+
+    def sharing(self, collection: str) -> Sharing | None:
+        """How a collection is shared; None if it is not."""
+
+    def collections(self) -> Sequence[str]:
+        """Names of all collections."""
+
+    def search(
+        self,
+        embedding: Vector,
+        k: int,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[DocumentFacts], bool],
+    ) -> Sequence[ScoredDocument]:
+        """The k admitted documents most similar to `embedding`, best first.
+
+        Scores are against the embeddings as they are transmitted. Admission is decided before the
+        cut to k.
+        """
+
+    def vectors_to_advertise(
+        self, collections: Sequence[str]
+    ) -> tuple[Vector, Sequence[ContentHash]]:
+        """Vectors [n, d] of every document in `collections`, each content hash once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """An authenticated peer that asks, and what the roster says of it."""
+
+    peer: PeerId
+    organisation: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAdvertisement:
+    """What this peer may tell every member about its documents.
+
+    Attributes:
+        vectors: float32 [n, d] unit rows, n at most the advertisement limit.
+        entries: For every row the prefix of its document, or the number of its cluster.
+    """
+
+    vectors: Vector
+    entries: tuple[HashPrefix | int, ...]
+
+
+class Peer:
+    """The state of one peer and what it does with queries.
+
+    Args:
+        peer_id: Our own id.
+        corpus: Our documents.
+        settings: Limits and the choice of routing algorithm.
+        fingerprint: Digest of the embedding model that every vector here comes from.
+        dimension: Components of a vector.
+        record_of: The signed record through which a peer can be dialled, if known; peers without
+            one are not referred to.
+    """
+
+    def __init__(
+        self,
+        peer_id: PeerId,
+        corpus: Corpus,
+        settings: RoutingConfig,
+        *,
+        fingerprint: str,
+        dimension: int,
+        record_of: Callable[[PeerId], bytes | None],
+    ) -> None:
+        self.peer_id = peer_id
+        self.strategy: Strategy = strategy_from(settings)
+        self.fingerprint = fingerprint
+        self.dimension = dimension
+        self.neighbors = NeighborView(settings.neighbor_limit)
+        self._peers = PeerTable()
+        self.advertisements = AdvertisementStore(dimension, self._peers)
+        self.memory = RoutedQueryMemory(settings.memory_limit, dimension, self._peers)
+        self._corpus = corpus
+        self._settings = settings
+        self._record_of = record_of
+
+    # As the queried peer (algorithm 2).
+
+    def answer(
+        self, request: QueryRequest, requester: Requester, now: float
+    ) -> QueryResult | Refusal:
+        """Answer a query of another peer and remember it, if it may be remembered."""
+        if request.fingerprint != self.fingerprint or len(request.embedding) != self.dimension:
+            return Refusal(
+                RefusalCode.NO_COMMON_EMBEDDING,
+                f"the query was embedded with {request.fingerprint[:12]} "
+                f"({len(request.embedding)} dimensions), this peer uses {self.fingerprint[:12]} "
+                f"({self.dimension} dimensions)",
+            )
+        documents = self._search(request, requester)
+        referrals = self._refer(request.embedding, requester.peer, now)
+        if request.remember_until is not None and request.remember_until > now:
+            lifetime = now + self._settings.memory_lifetime_s
+            expires_at = min(float(request.remember_until), lifetime)
+            self.memory.add(requester.peer, request.embedding, expires_at=expires_at)
+        return QueryResult(documents=tuple(documents), referrals=tuple(referrals))
+
+    def _search(self, request: QueryRequest, requester: Requester) -> list[ResultDocument]:
+        access = AccessRequest(
+            act=Act.RESULT,
+            requester=requester.peer,
+            organisation=requester.organisation,
+            purpose=request.purpose,
+            view=request.view,
+            query=request.embedding,
+        )
+        have = frozenset(request.have)
+
+        def admit_collection(collection: str) -> bool:
+            sharing = self._corpus.sharing(collection)
+            return decide(access, collection=collection, sharing=sharing).allowed
+
+        def admit(document: DocumentFacts) -> bool:
+            if have and hash_prefix(document.content_hash) in have:
+                return False
+            return decide(
+                access,
+                collection=document.collection,
+                sharing=self._corpus.sharing(document.collection),
+                document=document.content_hash,
+            ).allowed
+
+        found = self._corpus.search(
+            request.embedding, request.k, admit_collection=admit_collection, admit=admit
+        )
+        return [
+            ResultDocument(
+                content_hash=document.content_hash,
+                embedding=document.embedding,
+                score=document.score,
+                attribution=document.attribution,
+            )
+            for document in found
+        ]
+
+    def _refer(self, embedding: Vector, requester: PeerId, now: float) -> list[Referral]:
+        referrals = []
+        for referral in self._best_referrals(embedding, excluded=requester, now=now):
+            record = self._record_of(referral.peer)
+            if record is None:
+                continue
+            advertised = referral.advertised
+            evidence = None
+            if advertised is not None:
+                evidence = AdvertisedEvidence(advertised.score, advertised.document)
+            referrals.append(Referral(referral.peer, record, evidence, referral.remembered))
+        return referrals
+
+    def _best_referrals(
+        self, embedding: Vector, *, excluded: PeerId, now: float
+    ) -> list[PeerReferral]:
+        """The best r peers by either evidence; ties go to the peer numbered last."""
+        self.memory.expire(now)
+        self.advertisements.expire(now)
+        count = len(self._peers)
+        advertised = np.full(count, NEVER_COMPARED, dtype=np.float32)
+        remembered = np.full(count, NEVER_COMPARED, dtype=np.float32)
+        similarities = self.advertisements.score_peers(embedding, advertised)
+        self.memory.score_peers(embedding, remembered)
+        best = np.maximum(advertised, remembered)
+        for peer in (excluded, self.peer_id):
+            number = self._peers.number(peer)
+            if number is not None:
+                best[number] = NEVER_COMPARED
+        limit = min(self._settings.referral_limit, count)
+        order = np.argsort(best, kind="stable")[::-1][:limit]
+        referrals = []
+        for number in order[best[order] > NEVER_COMPARED].tolist():
+            score = float(advertised[number])
+            evidence = None
+            if score > NEVER_COMPARED:
+                document = self.advertisements.best_document(
+                    number, advertised[number], similarities
+                )
+                evidence = Advertised(score, document)
+            memory = float(remembered[number])
+            referrals.append(
+                PeerReferral(
+                    self._peers.peer(number),
+                    advertised=evidence,
+                    remembered=memory if memory > NEVER_COMPARED else None,
+                )
+            )
+        return referrals
+
+    # As the querier (algorithm 1).
+
+    def begin_query(
+        self,
+        embedding: Vector,
+        *,
+        now: float,
+        randomness: random.Random,
+        roster: Sequence[PeerId] = (),
+        k: int | None = None,
+        budget: int | None = None,
+        fanout: int | None = None,
+        strategy: Strategy | None = None,
+    ) -> Walk:
+        """Start a walk for the query `embedding`, which has to be as it will be transmitted."""
+        walk = Walk(
+            querier=self.peer_id,
+            k=k or self._settings.k,
+            budget=budget or self._settings.contact_budget,
+            fanout=fanout or self._settings.fanout,
+            patience=self._settings.patience,
+            strategy=strategy or self.strategy,
+            roster=roster,
+            randomness=randomness,
+        )
+        walk.start_from(self._first_candidates(walk, embedding, now))
+        return walk
+
+    def _first_candidates(self, walk: Walk, embedding: Vector, now: float) -> list[PeerReferral]:
+        match walk.strategy.start:
+            case Start.OWN_STATE_FIRST:
+                return self._best_referrals(embedding, excluded=self.peer_id, now=now)
+            case Start.PAPER:
+                peers = [neighbor.peer for neighbor in self.neighbors]
+            case Start.ROSTER:
+                peers = list(walk.roster)
+        walk.randomness.shuffle(peers)
+        return [PeerReferral(peer) for peer in peers]
+
+    def finish_query(self, walk: Walk, now: float) -> PeerId | None:
+        """Note what a walk taught about neighbours; the new one to connect to, if any."""
+        results = walk.results()
+        if results:
+            self.neighbors.mark_useful(results[0].holders[0], now)
+        chosen = walk.new_neighbor()
+        if chosen is None or chosen == self.peer_id or chosen in self.neighbors:
+            return None
+        return chosen
+
+    def add_neighbor(self, peer: PeerId, now: float) -> PeerId | None:
+        """Make `peer` a neighbour; the one it pushed out, whose advertisement is dropped."""
+        evicted = self.neighbors.add(peer, now)
+        if evicted is not None:
+            self.advertisements.remove(evicted)
+        return evicted
+
+    def on_advertisement(self, advertisement: HeldAdvertisement) -> bool:
+        """Keep what a neighbour advertises; False if it is no neighbour or nothing new."""
+        if advertisement.owner not in self.neighbors:
+            return False
+        return self.advertisements.put(advertisement)
+
+    def on_departed(self, peer: PeerId) -> None:
+        """Forget a peer that left: neighbour, advertisement and remembered queries."""
+        self.neighbors.remove(peer)
+        self.advertisements.remove(peer)
+        self.memory.remove(peer)
+
+    def advertisement(self, generator: np.random.Generator) -> OwnAdvertisement:
+        """What every member may know exists here, summarised if it is too much."""
+        access = AccessRequest(
+            act=Act.ADVERTISE, requester=None, organisation="", purpose=None, view=View.COUNT
+        )
+        allowed = [
+            collection
+            for collection in self._corpus.collections()
+            if decide(
+                access, collection=collection, sharing=self._corpus.sharing(collection)
+            ).allowed
+        ]
+        vectors, hashes = self._corpus.vectors_to_advertise(allowed)
+        limit = self._settings.advertisement_limit
+        if limit == 0:
+            return OwnAdvertisement(vectors[:0], ())
+        if len(hashes) > limit:
+            centroids = summarise(vectors, limit, generator)
+            return OwnAdvertisement(centroids, tuple(range(len(centroids))))
+        return OwnAdvertisement(vectors, tuple(hash_prefix(item) for item in hashes))
+
+
+def read_result(
+    query: Vector, result: QueryResult
+) -> tuple[list[ReturnedDocument], list[PeerReferral]]:
+    """Turn a reply into what a walk takes in; the querier scores what came with an embedding."""
+    documents = [
+        ReturnedDocument(
+            content_hash=document.content_hash,
+            score=(
+                document.score
+                if document.embedding is None
+                else float_score(query, document.embedding)
+            ),
+            embedding=document.embedding,
+            attribution=document.attribution,
+        )
+        for document in result.documents
+    ]
+    referrals = []
+    for referral in result.referrals:
+        evidence = referral.advertised
+        advertised = None if evidence is None else Advertised(evidence.score, evidence.document)
+        referrals.append(PeerReferral(referral.peer, advertised, referral.remembered))
+    return documents, referrals

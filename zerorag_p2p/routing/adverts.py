@@ -1,0 +1,162 @@
+"""Advertisements: what other peers say they hold (A in the paper's algorithms)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerorag_p2p.model import HashPrefix, PeerId, Score, Vector
+from zerorag_p2p.routing.peers import PeerTable
+
+_FIRST_ROWS = 64
+_KMEANS_ROUNDS = 10
+_ASSIGN_ROWS = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAdvertisement:
+    """An advertisement as a peer keeps it.
+
+    Attributes:
+        owner: The peer that signed it.
+        sequence: Grows with every advertisement of the owner.
+        expires_at: Unix seconds.
+        vectors: float32 [n, d]; a dot product with a query estimates the cosine similarity.
+        documents: For every row the prefix of the document it stands for; None for a centroid.
+        signed: The signed object, to pass on or to save.
+    """
+
+    owner: PeerId
+    sequence: int
+    expires_at: float
+    vectors: Vector
+    documents: tuple[HashPrefix | None, ...]
+    signed: bytes = b""
+
+
+class AdvertisementStore:
+    """Advertisements by owner, their vectors the rows of one matrix for scoring."""
+
+    def __init__(self, dimension: int, peers: PeerTable) -> None:
+        self._peers = peers
+        self._by_owner: dict[PeerId, HeldAdvertisement] = {}
+        self._rows: Vector = np.zeros((_FIRST_ROWS, dimension), dtype=np.float32)
+        self._owners: NDArray[np.intp] = np.zeros(_FIRST_ROWS, dtype=np.intp)
+        self._documents: list[HashPrefix | None] = []
+
+    def __len__(self) -> int:
+        """Number of vectors held."""
+        return len(self._documents)
+
+    def __contains__(self, owner: PeerId) -> bool:
+        return owner in self._by_owner
+
+    def __iter__(self) -> Iterator[HeldAdvertisement]:
+        return iter(self._by_owner.values())
+
+    def get(self, owner: PeerId) -> HeldAdvertisement | None:
+        """The advertisement of `owner`, if there is one."""
+        return self._by_owner.get(owner)
+
+    def put(self, advertisement: HeldAdvertisement) -> bool:
+        """Keep an advertisement in place of an older one; False if the one held is as new."""
+        held = self._by_owner.get(advertisement.owner)
+        if held is not None:
+            if held.sequence >= advertisement.sequence:
+                return False
+            self.remove(advertisement.owner)
+        self._by_owner[advertisement.owner] = advertisement
+        start = len(self._documents)
+        end = start + len(advertisement.documents)
+        self._reserve(end)
+        if end > start:
+            self._rows[start:end] = advertisement.vectors
+            self._owners[start:end] = self._peers.acquire(advertisement.owner, end - start)
+        self._documents.extend(advertisement.documents)
+        return True
+
+    def remove(self, owner: PeerId) -> bool:
+        """Drop the advertisement of `owner`; whether there was one."""
+        held = self._by_owner.pop(owner, None)
+        if held is None:
+            return False
+        number = self._peers.number(owner)
+        if number is not None and held.documents:
+            kept = np.flatnonzero(self._owners[: len(self._documents)] != number)
+            first = int(np.argmax(self._owners == number))
+            moved = kept[kept >= first]  # the rows behind the removed ones close up
+            size = len(kept)
+            self._rows[first:size] = self._rows[moved]
+            self._owners[first:size] = self._owners[moved]
+            self._documents = [self._documents[row] for row in kept]
+            self._peers.release(number, len(held.documents))
+        return True
+
+    def expire(self, now: float) -> list[PeerId]:
+        """Drop what has expired; whose it was."""
+        expired = [held.owner for held in self if held.expires_at <= now]
+        for owner in expired:
+            self.remove(owner)
+        return expired
+
+    def score_peers(self, embedding: Vector, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Raise each owner's entry of `scores` to its best similarity with `embedding`.
+
+        `scores` is indexed by the numbers of the shared `PeerTable`. Returns the similarity of
+        every row, for `best_document`.
+        """
+        size = len(self._documents)
+        similarities: NDArray[np.float32] = self._rows[:size] @ embedding
+        np.maximum.at(scores, self._owners[:size], similarities)
+        return similarities
+
+    def best_document(
+        self, number: int, score: Score, similarities: NDArray[np.float32]
+    ) -> HashPrefix | None:
+        """Prefix of the document that gave owner `number` its `score`; None for a centroid."""
+        size = len(self._documents)
+        row = int(np.argmax((self._owners[:size] == number) & (similarities == score)))
+        return self._documents[row]
+
+    def _reserve(self, rows: int) -> None:
+        if rows <= len(self._owners):
+            return
+        capacity = max(rows, 2 * len(self._owners))
+        size = len(self._documents)
+        for name in ("_rows", "_owners"):
+            old = getattr(self, name)
+            new = np.zeros((capacity, *old.shape[1:]), dtype=old.dtype)
+            new[:size] = old[:size]
+            setattr(self, name, new)
+
+
+def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Vector:
+    """Centroids that stand for a library larger than what may be advertised.
+
+    Spherical k-means: the centroids are unit vectors, and a vector belongs to the centroid of
+    largest cosine similarity.
+
+    Args:
+        vectors: float32 [n, d], unit rows, n > limit.
+        limit: Number of centroids wanted, at least 1.
+        generator: Chooses the first centroids.
+
+    Returns:
+        float32 [m, d], 1 <= m <= limit; fewer than `limit` when vectors coincide.
+    """
+    centroids = vectors[generator.choice(len(vectors), size=limit, replace=False)].copy()
+    for _ in range(_KMEANS_ROUNDS):
+        sums = np.zeros_like(centroids)
+        for start in range(0, len(vectors), _ASSIGN_ROWS):
+            block = vectors[start : start + _ASSIGN_ROWS]
+            np.add.at(sums, np.argmax(block @ centroids.T, axis=1), block)
+        norms = np.linalg.norm(sums, axis=1)
+        filled = norms > 0
+        updated = sums[filled] / norms[filled, np.newaxis]
+        if updated.shape == centroids.shape and np.array_equal(updated, centroids):
+            break
+        centroids = updated
+    return centroids

@@ -1,0 +1,195 @@
+"""The network within one process: no sockets, no threads, no cryptography.
+
+Everything above a link is the code that the real network runs, frames included. Time is trio's,
+so that a virtual clock drives it. Peers are who they say they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import trio
+
+from zerorag_p2p.config import NetworkConfig
+from zerorag_p2p.errors import ConnectionLost, NetworkError, RemoteError
+from zerorag_p2p.model import PeerId
+from zerorag_p2p.node.link_network import Link, LinkNetwork, StreamServer
+from zerorag_p2p.node.network import Gate
+from zerorag_p2p.node.request_streams import ByteStream
+
+#: Bytes in flight each way on a stream: a piece for the reader and pieces that wait.
+_PIECE_BYTES: Final = 64 << 10
+_PIECES: Final = 4
+
+#: Connections and streams that wait to be accepted.
+_BACKLOG: Final = 64
+
+
+class MemoryHub:
+    """What connects the memory networks of one process: addresses, and who is behind them."""
+
+    def __init__(self) -> None:
+        self._networks: dict[str, MemoryNetwork] = {}
+        self._numbers = itertools.count(1)
+        self._silent: set[str] = set()
+
+    def claim(self, network: MemoryNetwork) -> str:
+        """Give a network an address, "/memory/<n>"."""
+        address = f"/memory/{next(self._numbers)}"
+        self._networks[address] = network
+        return address
+
+    def release(self, address: str) -> None:
+        """Forget an address; dialling it fails from now on."""
+        self._networks.pop(address, None)
+
+    def silence(self, address: str) -> None:
+        """Let dials to `address` wait for ever, as at a frozen process or a tarpit."""
+        self._silent.add(address)
+
+    async def find(self, address: str) -> MemoryNetwork:
+        """Look up who listens at `address`.
+
+        Raises:
+            NetworkError: Nobody does.
+        """
+        await trio.lowlevel.checkpoint()
+        if address in self._silent:
+            await trio.sleep_forever()
+        if address not in self._networks:
+            raise NetworkError("nobody listens there")
+        return self._networks[address]
+
+
+class MemoryNetwork(LinkNetwork):
+    """Implements `node.network.Network` within one process."""
+
+    def __init__(
+        self, hub: MemoryHub, peer_id: PeerId, *, gate: Gate, settings: NetworkConfig
+    ) -> None:
+        """Prepare a network; nothing happens before `running`.
+
+        Args:
+            hub: What the networks that can reach each other have in common.
+            peer_id: Our own id.
+            gate: Which peers may hold a connection.
+            settings: Deadlines and bounds; the addresses are the hub's to give.
+        """
+        super().__init__(peer_id, gate, settings)
+        self._hub = hub
+        self._addresses: tuple[str, ...] = ()
+        self._dialled, self._accepted = trio.open_memory_channel[_MemoryLink](_BACKLOG)
+
+    def addresses(self) -> tuple[str, ...]:
+        """See `Network.addresses`."""
+        return self._addresses
+
+    async def _listen(self) -> None:
+        self._addresses = (self._hub.claim(self),)
+
+    async def _accept(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                async for link in self._accepted:
+                    nursery.start_soon(self._carry, link)
+        finally:
+            self._hub.release(self._addresses[0])
+            self._accepted.close()
+
+    async def _dial(self, peer: PeerId, address: str) -> Link:
+        network = await self._hub.find(address)
+        if network.peer_id != peer:
+            raise NetworkError(f"the peer there is {network.peer_id}")
+        if reason := network._refusal(self.peer_id):
+            raise NetworkError(f"the peer refused: {reason}")
+        ours = _MemoryLink(peer, network.protocols, dialled=True)
+        theirs = _MemoryLink(self.peer_id, self.protocols, dialled=False)
+        ours.other, theirs.other = theirs, ours
+        try:
+            network._dialled.send_nowait(theirs)
+        except (trio.WouldBlock, trio.BrokenResourceError):
+            raise NetworkError("the peer accepts no connection") from None
+        return ours
+
+
+class _MemoryLink(Link):
+    """One end of a connection. A stream opened at one end is served at the other."""
+
+    other: _MemoryLink
+
+    def __init__(self, peer: PeerId, served: tuple[str, ...], *, dialled: bool) -> None:
+        super().__init__(peer, dialled=dialled)
+        self._served = served
+        self._opened, self._incoming = trio.open_memory_channel[tuple[str, ByteStream]](_BACKLOG)
+        self._streams: dict[_MemoryStream, None] = {}
+
+    async def run(self, serve: StreamServer) -> None:
+        async with trio.open_nursery() as nursery:
+            async for protocol, stream in self._incoming:
+                nursery.start_soon(serve, protocol, stream)
+            nursery.cancel_scope.cancel()
+
+    async def open_stream(self, protocol: str) -> ByteStream:
+        await trio.lowlevel.checkpoint()
+        if protocol not in self._served:
+            raise RemoteError(f"{self.peer} does not serve {protocol}")
+        there, at_there = trio.open_memory_channel[bytes](_PIECES)
+        back, at_back = trio.open_memory_channel[bytes](_PIECES)
+        ours = _MemoryStream(there, at_back, self._streams)
+        theirs = _MemoryStream(back, at_there, self.other._streams)
+        try:
+            self.other._opened.send_nowait((protocol, theirs))
+        except trio.WouldBlock:
+            raise ConnectionLost(f"{self.peer} does not accept a stream") from None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise ConnectionLost(f"the connection to {self.peer} ended") from None
+        return ours
+
+    def abort(self) -> None:
+        for end in (self, self.other):
+            end._opened.close()
+            for stream in list(end._streams):
+                stream.cut()
+
+
+class _MemoryStream:
+    """One end of a stream: pieces of bytes through two channels."""
+
+    def __init__(
+        self,
+        outgoing: trio.MemorySendChannel[bytes],
+        incoming: trio.MemoryReceiveChannel[bytes],
+        siblings: dict[_MemoryStream, None],
+    ) -> None:
+        self._outgoing = outgoing
+        self._incoming = incoming
+        self._siblings = siblings
+        siblings[self] = None
+
+    async def receive(self) -> bytes:
+        try:
+            return await self._incoming.receive()
+        except trio.EndOfChannel:
+            return b""
+        except trio.ClosedResourceError:
+            raise ConnectionLost("the stream was dropped") from None
+
+    async def send(self, data: bytes) -> None:
+        try:
+            for start in range(0, len(data), _PIECE_BYTES):
+                await self._outgoing.send(data[start : start + _PIECE_BYTES])
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise ConnectionLost("the stream was dropped") from None
+
+    async def finish(self) -> None:
+        self._outgoing.close()
+
+    async def abort(self) -> None:
+        self.cut()
+
+    def cut(self) -> None:
+        """Drop the stream both ways."""
+        self._outgoing.close()
+        self._incoming.close()
+        self._siblings.pop(self, None)
