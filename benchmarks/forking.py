@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -35,7 +36,7 @@ class ForkedProcess:
         deadline = time.monotonic() + (timeout or float("inf"))
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"process {self.pid} runs on")
+                raise subprocess.TimeoutExpired(f"node {self.pid}", timeout or 0.0)
             time.sleep(_POLL_S)
         return code
 

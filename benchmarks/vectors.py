@@ -9,17 +9,19 @@ import time
 import numpy as np
 
 from zerorag_p2p.library.vectors import VectorIndex, build_graph
+from zerorag_p2p.model import Vector
 
 QUERIES = 200
 K = 5
 
 
-def random_rows(generator: np.random.Generator, count: int, dimension: int) -> np.ndarray:
-    rows = generator.standard_normal((count, dimension)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+def random_rows(generator: np.random.Generator, count: int, dimension: int) -> Vector:
+    rows: Vector = generator.standard_normal((count, dimension)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
 
 
-def search_us(index: VectorIndex, queries: np.ndarray) -> float:
+def search_us(index: VectorIndex, queries: Vector) -> float:
     started = time.perf_counter()
     for query in queries:
         index.search(query, K)

@@ -135,7 +135,7 @@ def test_a_question_finds_the_document_of_the_other_hospital(
     assert "General Hospital" in shown
     assert "attribution verified" in shown
     assert "Metformin dose has to be reduced in renal failure." in shown
-    assert "asked 1 of at most 50 peers (1 answered)" in shown
+    assert "asked 1 peer of at most 50 (1 answered)" in shown
 
 
 def test_a_saved_answer_verifies_offline_and_any_change_is_named(

@@ -232,18 +232,22 @@ def _confirm(described: dict[str, Any]) -> None:
     )
     for authority in described["signed-by"]:
         click.echo(f"  {authority}", err=True)
-    click.confirm(
-        "Did you compare that with what the consortium told you, and trust it?",
-        abort=True,
-        err=True,
-    )
+    try:
+        agreed = click.confirm("Is that what the consortium told you?", err=True)
+    except click.Abort:  # There is nobody to ask.
+        click.echo(err=True)
+        agreed = False
+    if not agreed:
+        raise UsageError(
+            "the roster was not imported; name the authority that you trust with --authority"
+        )
 
 
 def _print_taken_over(described: dict[str, Any]) -> None:
-    members, former = len(described["members"]), len(described["former"])
+    members = output.counted(len(described["members"]), "member")
     click.echo(
         f"{described['consortium']}: roster version {described['version']} is in force, "
-        f"{members} members, {former} former, until {output.moment(described['expires-at'])}"
+        f"{members}, {len(described['former'])} former, until {output.moment(described['expires-at'])}"
     )
 
 

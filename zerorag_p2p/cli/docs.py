@@ -57,7 +57,9 @@ def add(paths: Sequence[Path], collection: str, home: Home, as_json: bool) -> No
                 place = output.printable(file["path"])
                 click.echo(f"{file['status']} {place}: {output.printable(file['reason'])}")
         counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items())
-        click.echo(f"{collection}: {counts}; {report['documents']} documents")
+        click.echo(
+            f"{collection}: files: {counts}; {output.counted(report['documents'], 'document')}"
+        )
     if report["counts"]["skipped"]:
         click.get_current_context().exit(_PARTIAL)
 
@@ -171,7 +173,7 @@ def remove(name: str, collection: str | None, home: Home, as_json: bool) -> None
     if as_json:
         output.print_json(value)
     else:
-        click.echo(f"removed {value['removed_documents']} documents")
+        click.echo(f"removed {output.counted(value['removed_documents'], 'document')}")
 
 
 @docs.command(epilog=example("zerorag docs stats"))

@@ -131,8 +131,15 @@ def status(home: Home, as_json: bool) -> None:
             ("consortium", value["consortium"]),
             ("roster", _roster_line(roster)),
             ("up for", output.duration(value["uptime_s"])),
-            ("peers", f"{value['connections']} connected, {value['neighbors']} neighbours"),
-            ("documents", f"{library['documents']} in {library['collections']} collections"),
+            (
+                "peers",
+                f"{value['connections']} connected, "
+                f"{output.counted(value['neighbors'], 'neighbour')}",
+            ),
+            (
+                "documents",
+                f"{library['documents']} in {output.counted(library['collections'], 'collection')}",
+            ),
             (
                 "routing",
                 f"{value['advertised_vectors']} advertised vectors held, "
@@ -213,7 +220,7 @@ def version(as_json: bool) -> None:
 def _roster_line(roster: Json) -> str:
     line = (
         f"version {roster['version']}, {roster['state']} until "
-        f"{output.moment(roster['expires_at'])}, {roster['members']} members"
+        f"{output.moment(roster['expires_at'])}, {output.counted(roster['members'], 'member')}"
     )
     if roster["newest_seen"] > roster["version"]:
         line += f"; version {roster['newest_seen']} exists: import it"

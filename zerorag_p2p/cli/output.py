@@ -17,8 +17,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Characters a line where the output is no terminal: tables keep peer ids whole.
-_WIDTH_WITHOUT_TERMINAL: Final = 140
+#: Characters a line where the output is no terminal.
+_WIDTH_WITHOUT_TERMINAL: Final = 160
 
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3_600
@@ -57,9 +57,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(
+        *columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold"
+    )
     for column in table.columns:
         column.overflow = "fold"
+        column.no_wrap = column.header == "peer"  # To be copied whole.
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console().print(table)
@@ -101,6 +104,11 @@ def duration(seconds: float) -> str:
     if seconds < _DAY_S:
         return f"{seconds // _HOUR_S:.0f} h {seconds % _HOUR_S // _MINUTE_S:.0f} min"
     return f"{seconds // _DAY_S:.0f} d {seconds % _DAY_S // _HOUR_S:.0f} h"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, for instance "1 document" or "2 documents"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def size(count: float) -> str:

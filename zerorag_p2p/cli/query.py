@@ -12,7 +12,7 @@ import click
 
 from zerorag_p2p.cli import output
 from zerorag_p2p.cli.command import connect, example, home_option, json_option
-from zerorag_p2p.errors import IntegrityError, NoResultError, PolicyDenied
+from zerorag_p2p.errors import IntegrityError, NoResultError, PolicyDenied, ZeroRagError
 from zerorag_p2p.files import write_atomic
 from zerorag_p2p.home import Home
 
@@ -43,6 +43,7 @@ purpose_option = click.option(
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time for everything.")
 @purpose_option
 @click.option("--user", metavar="PSEUDONYM", help="Who asks, for the audit of both sides.")
+@click.option("--routing", metavar="NAME", help="How to find peers: paper, or random order.")
 @click.option("--stop", metavar="RULE", help="When to stop: budget or settled.")
 @click.option(
     "--no-remember", is_flag=True, help="Ask the peers not to keep the query for routing."
@@ -64,6 +65,7 @@ def query(
     timeout: float | None,
     purpose: str | None,
     user: str | None,
+    routing: str | None,
     stop: str | None,
     no_remember: bool,
     explain: bool,
@@ -88,6 +90,7 @@ def query(
             timeout_s=timeout,
             purpose=purpose,
             user=user,
+            routing=routing,
             stopping=stop,
             remember=False if no_remember else None,
             on_progress=lambda event: show(_progress(event)),
@@ -126,7 +129,7 @@ def get(
         click.echo(output.printable(document["title"]))
         click.echo(_provenance(document))
         click.echo(f"content hash {document['content_hash']}\n")
-        click.echo(output.printable(document["text"]))
+        click.echo(output.printable(document["text"].rstrip()))
 
 
 @click.command(
@@ -166,7 +169,7 @@ def verify(answer: Path, roster: Path | None, home: Home, as_json: bool) -> None
         raise IntegrityError(f"{report['fault']}: {report['message']}")
     if not as_json:
         click.echo(
-            f"verified: {report['verified']} documents, consortium {report['consortium']}, "
+            f"verified: {output.counted(report['verified'], 'document')}, consortium {report['consortium']}, "
             f"roster version {report['roster_version']}"
         )
 
@@ -199,7 +202,8 @@ def _print_document(number: int, document: Json) -> None:
     if document["parts"] > 1:
         heading += f" (part {document['part'] + 1} of {document['parts']})"
     click.echo(f"{number}. {document['score']:.3f}  {heading}")
-    click.echo(f"   {_provenance(document)}")
+    score = "" if document["score_verified"] else ", score as the owner says"
+    click.echo(f"   {_provenance(document)}{score}")
     passage = output.printable(" ".join(document["text"].split()))
     for line in textwrap.wrap(passage, width=88, max_lines=_PASSAGE_LINES, placeholder=" …"):
         click.echo(f"   | {line}")
@@ -216,8 +220,6 @@ def _provenance(document: Json) -> str:
         parts.append("attribution verified")
     else:
         parts.append(f"{document['status']}: {output.printable(document['fault'])}")
-    if not document["score_verified"]:
-        parts.append("score as the owner says")
     return ", ".join(parts)
 
 
@@ -225,13 +227,14 @@ def _summary(answer: Json) -> str:
     contacts = answer["contacts"]
     outcomes = Counter(contact["outcome"] for contact in contacts)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-    asked = f"asked {len(contacts)} of at most {answer['budget']} peers"
+    asked = f"asked {output.counted(len(contacts), 'peer')} of at most {answer['budget']}"
     if counts:
         asked += f" ({counts})"
     organisations = {document["owner"]["organisation"] for document in answer["documents"]}
     partial = "" if answer["complete"] else "; the answer is partial"
     return (
-        f"{len(answer['documents'])} documents of {len(organisations)} organisations; {asked}; "
+        f"{output.counted(len(answer['documents']), 'document')} of "
+        f"{output.counted(len(organisations), 'organisation')}; {asked}; "
         f"{output.size(answer['bytes_sent'])} sent, "
         f"{output.size(answer['bytes_received'])} received in "
         f"{answer['milliseconds'] / 1000:.2f} s; stopped: {answer['stopped']}{partial}"
@@ -267,19 +270,26 @@ def _peer_name(value: Json) -> str:
 
 def _finish(answer: Json) -> None:
     """Leave with the exit code that fits the answer."""
-    documents, contacts = answer["documents"], answer["contacts"]
+    documents = answer["documents"]
     statuses = {document["status"] for document in documents}
     if not documents:
-        if answer["rejected"]:
-            raise IntegrityError("no proof of any document found holds; see the rejected ones")
-        if contacts and all(contact["code"] == "denied" for contact in contacts):
-            raise PolicyDenied(
-                "every peer that was asked denied the query; their reasons are above"
-            )
-        raise NoResultError("no peer that was asked has a document; try a larger --budget")
+        raise _why_nothing(answer)
     if statuses == {"denied"}:
-        raise PolicyDenied("the owners denied every document found; their reasons are above")
+        raise PolicyDenied("the owners denied every document found; the answer says why")
     if statuses == {"rejected"}:
-        raise IntegrityError("no proof of any document found holds; the faults are above")
+        raise IntegrityError("no proof of any document found holds; the answer names the faults")
     if not answer["complete"] or statuses != {"verified"}:
         click.get_current_context().exit(_PARTIAL)
+
+
+def _why_nothing(answer: Json) -> ZeroRagError:
+    contacts = answer["contacts"]
+    if answer["rejected"]:
+        return IntegrityError("no proof of any document found holds; the answer names the faults")
+    if not contacts:
+        return NoResultError("there was no peer to ask; `zerorag peers` shows who is missing")
+    if all(contact["code"] == "denied" for contact in contacts):
+        return PolicyDenied("every peer that was asked denied the query; the answer says why")
+    if not any(contact["outcome"] == "answered" for contact in contacts):
+        return NoResultError("no peer that was asked answered; the answer says why")
+    return NoResultError("no peer that was asked has a document for this purpose of use")

@@ -47,6 +47,7 @@ class QueryBody(BaseModel):
     timeout_s: float | None = Field(default=None, gt=0, le=3_600)
     purpose: str = "TREAT"
     user: str = Field(default="", max_length=MAX_NAME_BYTES)
+    routing: str | None = None
     stopping: str | None = None
     remember: bool = True
 
@@ -119,6 +120,7 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
                 timeout_s=body.timeout_s,
                 purpose=purpose,
                 user=body.user,
+                routing=body.routing,
                 stopping=body.stopping,
                 remember=body.remember,
                 on_progress=on_progress,

@@ -17,7 +17,6 @@ import numpy as np
 
 from zerorag_p2p.config import MAX_NAME_BYTES
 from zerorag_p2p.errors import DecodeError, EmbeddingError, LibraryError
-from zerorag_p2p.files import sync_folder
 from zerorag_p2p.library.catalog import Catalog
 from zerorag_p2p.library.documents import (
     DocumentStore,
@@ -65,7 +64,6 @@ class Contents:
             self._graphs.mkdir(parents=True, exist_ok=True)
             for leftover in self._graphs.glob(".*"):  # of a process that died while it saved
                 leftover.unlink()
-            sync_folder(home)
         except OSError as error:
             raise LibraryError(f"{home} cannot hold a library: {error.strerror}") from None
         self.catalog = Catalog(fingerprint.dimension, exact_limit=exact_limit)

@@ -130,7 +130,7 @@ class Libp2pNetwork(LinkNetwork):
         host = address[0] if address else "an unknown address"
         if len(self._handshakes) >= MAX_HANDSHAKES:
             # An honest handshake takes milliseconds: the oldest is the least likely to be one.
-            next(iter(self._handshakes.values())).cancel()
+            self._handshakes.pop(next(iter(self._handshakes))).cancel()
         link: Link | None = None
         try:
             with trio.move_on_after(self._settings.dial_timeout_s) as scope:
@@ -139,7 +139,7 @@ class Libp2pNetwork(LinkNetwork):
         except NetworkError as error:
             self._warn((host, "handshake"), "refused a connection from %s: %s", host, error)
         finally:
-            del self._handshakes[connection]
+            self._handshakes.pop(connection, None)
         if scope.cancelled_caught:
             self._warn((host, "slow"), "refused a connection from %s: no handshake in time", host)
         return link
@@ -349,13 +349,11 @@ async def _propose(connection: ReadWriteCloser, protocol: TProtocol) -> None:
 
 def _connection(stream: trio.SocketStream, *, is_initiator: bool) -> SocketConnection:
     """Wrap a socket, and have the kernel notice a peer that is gone without a word."""
-    for option, value in (
-        (socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
-        (socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
-        (socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
-    ):
-        stream.setsockopt(socket.IPPROTO_TCP, option, value)
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    with contextlib.suppress(OSError):  # a socket that is dead already: the first read tells
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
     return SocketConnection(stream, is_initiator=is_initiator)
 
 

@@ -53,6 +53,9 @@ logger = logging.getLogger("zerorag.node")
 #: Share of a query's time that the walk may use; the rest is for fetching.
 _WALK_SHARE = 0.8
 
+#: Share of the walk's time left that one contact may use, so that a silent peer leaves others time.
+_CONTACT_SHARE = 0.5
+
 #: Most documents reported as rejected, so that a liar cannot fill an answer.
 _MAX_REJECTED = 100
 
@@ -97,6 +100,7 @@ class _Running:
     settings: QuerySettings
     walk: Walk
     audit: str
+    walk_deadline: float
     deadline: float
     on_progress: ProgressCallback | None
     traffic: Traffic = field(default_factory=Traffic)
@@ -148,9 +152,14 @@ class Querier:
             strategy=settings.strategy,
         )
         running = _Running(
-            settings, walk, secrets.token_hex(8), started + settings.timeout_s, on_progress
+            settings=settings,
+            walk=walk,
+            audit=secrets.token_hex(8),
+            walk_deadline=started + settings.timeout_s * _WALK_SHARE,
+            deadline=started + settings.timeout_s,
+            on_progress=on_progress,
         )
-        with trio.move_on_at(started + settings.timeout_s * _WALK_SHARE):
+        with trio.move_on_at(running.walk_deadline):
             await self._walk(running)
         walk.stop(DEADLINE_REACHED)  # without effect if the walk has finished
         documents = await self._fetch(running)
@@ -204,7 +213,7 @@ class Querier:
             peer,
             request,
             dimension=self._peer.dimension,
-            timeout_s=running.time_left,
+            timeout_s=(running.walk_deadline - began) * _CONTACT_SHARE,
             traffic=running.traffic,
         )
         await send.send(_Ended(peer, reply, (trio.current_time() - began) * 1000))

@@ -15,7 +15,7 @@ from typing import Protocol
 from zerorag_p2p.client import Client
 from zerorag_p2p.control import consortium
 from zerorag_p2p.control.setup import config_text, init_home
-from zerorag_p2p.errors import LocalError, NodeNotRunningError
+from zerorag_p2p.errors import LocalError
 from zerorag_p2p.files import write_atomic
 from zerorag_p2p.home import Home
 from zerorag_p2p.model import PeerId
@@ -143,13 +143,9 @@ class LocalConsortium:
             assert process is not None
             if process.poll() is not None or time.monotonic() > deadline:
                 raise LocalError(f"node {member.name} did not start:\n{_tail(member.log)}")
-            try:
-                with self.client(member.name) as client:
-                    client.status()
-            except NodeNotRunningError:
-                time.sleep(_POLL_S)
-            else:
+            if _listens(member.home.socket):
                 return
+            time.sleep(_POLL_S)
 
     def client(self, name: str) -> Client:
         """A client of one node, to be closed by the caller."""
@@ -202,6 +198,16 @@ class LocalConsortium:
         assert member.process is not None
         member.process.wait(timeout=_STOP_TIMEOUT_S)
         member.process = None
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process accepts connections on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
 
 
 def _free_port() -> int:
