@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import cbor2
-import generate_identity
 import pycddl
 import pytest
 
+from tests.vectors import generate_identity
 from zerorag_p2p.errors import ZeroRagError
 from zerorag_p2p.identity.attribution import open_custody, open_statement, verify_chain
 from zerorag_p2p.identity.enrolment import open_join_request

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import generate_wire
 import numpy as np
 import pycddl
 import pytest
 
+from tests.vectors import generate_wire
 from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.model import RefusalCode
 from zerorag_p2p.wire.advertise import encode_advertise_reply, encode_advertise_request

@@ -247,7 +247,8 @@ def _print_taken_over(described: dict[str, Any]) -> None:
     members = output.counted(len(described["members"]), "member")
     click.echo(
         f"{described['consortium']}: roster version {described['version']} is in force, "
-        f"{members}, {len(described['former'])} former, until {output.moment(described['expires-at'])}"
+        f"{members}, {len(described['former'])} former, "
+        f"until {output.moment(described['expires-at'])}"
     )
 
 

@@ -168,8 +168,9 @@ def verify(answer: Path, roster: Path | None, home: Home, as_json: bool) -> None
     if report["fault"] is not None:
         raise IntegrityError(f"{report['fault']}: {report['message']}")
     if not as_json:
+        documents = output.counted(report["verified"], "document")
         click.echo(
-            f"verified: {output.counted(report['verified'], 'document')}, consortium {report['consortium']}, "
+            f"verified: {documents}, consortium {report['consortium']}, "
             f"roster version {report['roster_version']}"
         )
 
@@ -190,6 +191,7 @@ def _print_answer(answer: Json, *, explain: bool) -> None:
         click.echo(f"rejected   {holder}: {output.printable(document['fault'])}")
     if explain:
         _print_walk(answer["contacts"])
+        click.echo()
     click.echo(_summary(answer))
     for contact in answer["contacts"]:
         if contact["outcome"] != "answered":

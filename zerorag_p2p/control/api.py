@@ -243,7 +243,8 @@ async def _answer_error(request: Request, error: Exception) -> JSONResponse:
 async def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError), "the handler is registered for this class"
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    # The location begins with "body", "path" or "query", which says nothing to a person.
+    where = ".".join(str(part) for part in first["loc"][1:])
     return await _answer_error(request, UsageError(f"{where}: {first['msg']}"))
 
 
