@@ -35,7 +35,7 @@ def network(request: pytest.FixtureRequest) -> str:
 async def why_refused(node: Node, lab: Lab, name: str) -> str:
     """The reason that `node` gets when it wants a session with the node called `name`."""
     with pytest.raises((RemoteRefusal, PeerUnreachable)) as caught:
-        await node._sessions.ensure(lab.peer(name), timeout_s=5.0)
+        await node.core.sessions.ensure(lab.peer(name), timeout_s=5.0)
     return str(caught.value)
 
 
@@ -127,16 +127,16 @@ async def test_a_hello_with_the_record_of_another_peer_is_refused(
     lab = Lab(tmp_path, network, ["ann", "bob"])
     async with lab.node("ann") as ann, lab.node("bob") as bob:
         impostor = sign_record(Identity.generate(), ("/ip4/127.0.0.1/tcp/1",), 2**40)
-        hello = replace(bob._hello(), record=impostor)
-        await bob._network.connect(
-            lab.peer("ann"), bob.directory.addresses(lab.peer("ann")), timeout_s=3.0
+        hello = replace(bob.core._hello(), record=impostor)
+        await bob.core.network.connect(
+            lab.peer("ann"), bob.core.directory.addresses(lab.peer("ann")), timeout_s=3.0
         )
         payload = encode_hello(hello)
-        data = await bob._network.request(lab.peer("ann"), HELLO, payload, timeout_s=3.0)
+        data = await bob.core.network.request(lab.peer("ann"), HELLO, payload, timeout_s=3.0)
         reply = decode_hello_reply(data)
         assert isinstance(reply, Refusal)
         assert "was given as one of" in reply.reason
-        assert ann.directory.record(lab.peer("bob")) != impostor
+        assert ann.core.directory.record(lab.peer("bob")) != impostor
 
 
 async def test_nothing_is_answered_before_hello_and_no_garbage_harms(
@@ -149,17 +149,21 @@ async def test_nothing_is_answered_before_hello_and_no_garbage_harms(
         lab.node("bob", config=idle) as bob,
     ):
         add(ann, "a note")
-        addresses = bob.directory.addresses(lab.peer("ann"))
-        await bob._network.connect(lab.peer("ann"), addresses, timeout_s=3.0)
+        addresses = bob.core.directory.addresses(lab.peer("ann"))
+        await bob.core.network.connect(lab.peer("ann"), addresses, timeout_s=3.0)
         for protocol in (QUERY, FETCH, ADVERTISE):
-            reply = await bob._network.request(lab.peer("ann"), protocol, b"\xa0", timeout_s=3.0)
+            reply = await bob.core.network.request(
+                lab.peer("ann"), protocol, b"\xa0", timeout_s=3.0
+            )
             assert b"hello-required" in reply
         for garbage in (b"", b"\xff", b"\xa1dtypeequery", b"\x9f" * 1_000):
-            reply = await bob._network.request(lab.peer("ann"), HELLO, garbage, timeout_s=3.0)
+            reply = await bob.core.network.request(lab.peer("ann"), HELLO, garbage, timeout_s=3.0)
             assert b"malformed" in reply
-        await bob._sessions.ensure(lab.peer("ann"), timeout_s=3.0)
+        await bob.core.sessions.ensure(lab.peer("ann"), timeout_s=3.0)
         for protocol in (QUERY, FETCH, ADVERTISE):
-            reply = await bob._network.request(lab.peer("ann"), protocol, b"\xa0", timeout_s=3.0)
+            reply = await bob.core.network.request(
+                lab.peer("ann"), protocol, b"\xa0", timeout_s=3.0
+            )
             assert b"malformed" in reply
         assert (await bob.query("a note")).documents
 
@@ -171,7 +175,7 @@ async def test_a_statement_signed_by_somebody_else_is_shown_as_rejected(
     async with lab.node("ann") as ann, lab.node("bob") as bob, lab.node("cid") as cid:
         stranger = Identity.generate()
         sign = statement_signer(
-            stranger, bob.embedder.fingerprint, bob.directory.roster.consortium, time.time
+            stranger, bob.embedder.fingerprint, bob.core.directory.roster.consortium, time.time
         )
         text = "a note about apixaban"
         add(bob, text)
@@ -252,14 +256,14 @@ async def test_an_advertisement_of_another_peer_is_not_believed(
     lab = Lab(tmp_path, network, ["ann", "bob", "cid"])
     async with lab.node("ann") as ann, lab.node("bob") as bob, lab.node("cid") as cid:
         add(cid, "a note")
-        genuine, sealed = cid._service.own_advertisement()
-        bob._service._advertisement = (bob.library.generation, genuine, sealed)
-        bob._service._next_sequence = lambda now: now  # type: ignore[method-assign]
-        reply = await ann._exchanges.advertisement(
+        genuine, sealed = cid.core.service.own_advertisement()
+        bob.core.service._advertisement = (bob.library.generation, genuine, sealed)
+        bob.core.service._next_sequence = lambda now: now  # type: ignore[method-assign]
+        reply = await ann.core.exchanges.advertisement(
             lab.peer("bob"), dimension=256, known_sequence=None, timeout_s=3.0
         )
         assert "was given as one of" in str(reply)
-        held = ann._peer.advertisements.get(lab.peer("bob"))
+        held = ann.core.peer.advertisements.get(lab.peer("bob"))
         assert held is None or held.owner == lab.peer("bob")
 
 
@@ -272,4 +276,4 @@ async def test_statements_name_their_owner_and_consortium(tmp_path: Path) -> Non
         statement = open_statement(stored.attribution)
         assert statement.owner == lab.peer("ann")
         assert statement.content_hash == content_hash
-        assert statement.consortium == ann.directory.roster.consortium
+        assert statement.consortium == ann.core.directory.roster.consortium

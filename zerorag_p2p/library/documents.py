@@ -109,6 +109,11 @@ class StoredDocument:
     metadata: dict[str, str]
     attribution: bytes
 
+    @property
+    def links(self) -> tuple[bytes, ...]:
+        """The attribution as a chain; a document of our own has no custodian."""
+        return (self.attribution,)
+
 
 class DocumentStore:
     """The tables of one library. One thread at a time may use a store.

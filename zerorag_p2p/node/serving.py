@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,11 +13,10 @@ from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.release import sign_release
-from zerorag_p2p.library.library import Library
-from zerorag_p2p.model import ContentHash, PeerId, RefusalCode, View
+from zerorag_p2p.model import ContentHash, Document, PeerId, RefusalCode, View
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.sessions import Sessions
-from zerorag_p2p.peer import Peer, Requester
+from zerorag_p2p.peer import Corpus, Peer, Requester
 from zerorag_p2p.policy.decision import AccessRequest, Act, Decision, decide
 from zerorag_p2p.wire.advertise import (
     Advertisement,
@@ -41,6 +41,32 @@ logger = logging.getLogger("zerorag.node")
 NOT_AVAILABLE = "no such document is available to you"
 
 
+class Held(Protocol):
+    """A document that is held, without its text."""
+
+    @property
+    def collection(self) -> str:
+        """Name of the collection it belongs to."""
+
+    @property
+    def links(self) -> tuple[bytes, ...]:
+        """Its attribution: the owner's statement, then a custody statement for each copy."""
+
+
+class Holdings(Corpus, Protocol):
+    """The documents of a node."""
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change of the documents or of how they are shared."""
+
+    def get(self, content_hash: ContentHash) -> Sequence[Held]:
+        """What is held of this content, one for each collection or source that has it."""
+
+    def read(self, stored: Any, /) -> Document:
+        """The document, with its text, of something that `get` returned."""
+
+
 class Service:
     """The handlers of a node's protocols, but for hello."""
 
@@ -51,7 +77,7 @@ class Service:
         directory: Directory,
         sessions: Sessions,
         peer: Peer,
-        library: Library,
+        holdings: Holdings,
         settings: RoutingConfig,
         clock: Callable[[], float],
     ) -> None:
@@ -59,7 +85,7 @@ class Service:
         self._directory = directory
         self._sessions = sessions
         self._peer = peer
-        self._library = library
+        self._holdings = holdings
         self._settings = settings
         self._clock = clock
         self._advertisement: tuple[int, Advertisement, bytes] | None = None
@@ -133,10 +159,10 @@ class Service:
             purpose=request.purpose,
             view=request.view,
         )
-        for stored in self._library.get(content_hash):
+        for stored in self._holdings.get(content_hash):
             decision = self._decide(access, stored.collection, content_hash)
             if decision.allowed:
-                content = self._library.read(stored).content()
+                content = self._holdings.read(stored).content()
                 release = sign_release(
                     self._identity,
                     content,
@@ -150,7 +176,7 @@ class Service:
                 return FetchedDocument(
                     content_hash=content_hash,
                     content=content,
-                    attribution=(stored.attribution,),
+                    attribution=stored.links,
                     release=release,
                 )
             logger.info(
@@ -164,7 +190,7 @@ class Service:
         return decide(
             access,
             collection=collection,
-            sharing=self._library.sharing(collection),
+            sharing=self._holdings.sharing(collection),
             document=content_hash,
         )
 
@@ -180,7 +206,7 @@ class Service:
     def own_advertisement(self) -> tuple[Advertisement, bytes]:
         """Our advertisement and its sealed form, renewed when documents change or it ages."""
         now = int(self._clock())
-        generation = self._library.generation
+        generation = self._holdings.generation
         if self._advertisement is not None:
             made_for, advertisement, sealed = self._advertisement
             half_life = (advertisement.issued_at + advertisement.expires_at) // 2

@@ -1,0 +1,374 @@
+"""The core of a node: one peer on a network, without files, sockets of its own or an embedder.
+
+`node.runtime.Node` puts a home, a library on disk and a real network around it; a testnet runs many
+cores in one process.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from zerorag_p2p import __version__
+from zerorag_p2p.config import MAX_BUDGET, MAX_FANOUT, MAX_K, NodeConfig, RoutingConfig
+from zerorag_p2p.errors import NetworkError, PolicyDenied, UsageError
+from zerorag_p2p.identity.keys import Identity
+from zerorag_p2p.identity.records import sign_record
+from zerorag_p2p.identity.roster import Roster, accept_roster, roster_state
+from zerorag_p2p.model import ContentHash, Fingerprint, PeerId, Purpose, Vector
+from zerorag_p2p.node.checking import DocumentChecker
+from zerorag_p2p.node.contacts import Failure, Outcome
+from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.neighborhood import Neighborhood
+from zerorag_p2p.node.network import ConnectionEvent, Network, ProtocolLimits
+from zerorag_p2p.node.outgoing import Exchanges, Traffic
+from zerorag_p2p.node.querying import Querier, QuerySettings
+from zerorag_p2p.node.reports import AnswerDocument, ProgressCallback, QueryReport
+from zerorag_p2p.node.serving import Holdings, Service
+from zerorag_p2p.node.sessions import Sessions
+from zerorag_p2p.node.state import encode_state, restore_state
+from zerorag_p2p.peer import Peer
+from zerorag_p2p.routing.strategy import Strategy, strategy_from
+from zerorag_p2p.wire.fetch import FetchRefused
+from zerorag_p2p.wire.hello import Hello
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, HELLO, LIMITS, QUERY, SUPPORTED
+
+logger = logging.getLogger("zerorag.node")
+
+#: Who asks where no user does.
+_OWN_USER = "node"
+
+
+class NodeCore:
+    """One peer of a consortium.
+
+    Args:
+        identity: Our key.
+        directory: Who else belongs, by the roster.
+        network: Carries the messages; not yet running, and gated by `directory`.
+        holdings: Our documents.
+        fingerprint: Of the model that every embedding comes from.
+        config: Settings.
+        bootstrap: Peers to ask first for a start.
+        clock: Unix seconds.
+        randomness: Decides the order of exploration.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        directory: Directory,
+        network: Network,
+        holdings: Holdings,
+        fingerprint: Fingerprint,
+        config: NodeConfig,
+        bootstrap: Sequence[PeerId],
+        clock: Callable[[], float],
+        randomness: random.Random,
+    ) -> None:
+        self.identity = identity
+        self.directory = directory
+        self.network = network
+        self.fingerprint = fingerprint
+        self.config = config
+        self._clock = clock
+        self.peer = Peer(
+            identity.peer_id,
+            holdings,
+            config.routing,
+            fingerprint=fingerprint.digest(),
+            dimension=fingerprint.dimension,
+            record_of=directory.record,
+        )
+        self.sessions = Sessions(network, directory, self._hello, config.network, clock)
+        self.exchanges = Exchanges(network, self.sessions, config.network, self._on_outcome)
+        self._neighborhood = Neighborhood(
+            peer=self.peer,
+            directory=directory,
+            sessions=self.sessions,
+            exchanges=self.exchanges,
+            config=config,
+            bootstrap=bootstrap,
+            clock=clock,
+            randomness=randomness,
+        )
+        self._checker = DocumentChecker(
+            identity.peer_id,
+            directory,
+            clock,
+            clock_tolerance_s=config.network.clock_tolerance_s,
+        )
+        self._querier = Querier(
+            exchanges=self.exchanges,
+            directory=directory,
+            peer=self.peer,
+            checker=self._checker,
+            settings=config.routing,
+            clock=clock,
+            randomness=randomness,
+        )
+        self.service = Service(
+            identity=identity,
+            directory=directory,
+            sessions=self.sessions,
+            peer=self.peer,
+            holdings=holdings,
+            settings=config.routing,
+            clock=clock,
+        )
+        handlers = {
+            HELLO: self.sessions.answer_hello,
+            QUERY: self.service.answer_query,
+            ADVERTISE: self.service.answer_advertise,
+            FETCH: self.service.answer_fetch,
+        }
+        for protocol, handler in handlers.items():
+            network.serve(protocol, handler, ProtocolLimits(*LIMITS[protocol]))
+        network.watch(self._on_connection)
+
+    @property
+    def peer_id(self) -> PeerId:
+        """Our peer id."""
+        return self.identity.peer_id
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Take part in the network while the context is entered.
+
+        Raises:
+            NetworkError: An address to listen on cannot be used.
+        """
+        async with self.network.running():
+            self._record = sign_record(self.identity, self.addresses(), int(self._clock()))
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._neighborhood.run)
+                yield
+                self._nursery.cancel_scope.cancel()
+
+    def addresses(self) -> tuple[str, ...]:
+        """The multiaddrs that we tell others to dial, without the /p2p part."""
+        return self.config.network.announce or self.network.addresses()
+
+    def _hello(self) -> Hello:
+        return Hello(
+            consortium=self.directory.roster.consortium,
+            roster_version=self.directory.roster.version,
+            fingerprints=(self.fingerprint,),
+            protocols=SUPPORTED,
+            clock_ms=int(self._clock() * 1000),
+            software=f"zerorag-p2p/{__version__}",
+            record=self._record,
+        )
+
+    def _on_connection(self, event: ConnectionEvent) -> None:
+        if not event.connected:
+            self.sessions.end(event.peer)
+
+    def _on_outcome(self, peer: PeerId, outcome: Outcome, had_full_time: bool) -> None:
+        if outcome is Outcome.TIMED_OUT and not had_full_time:
+            return  # we gave up early, which says nothing about the peer
+        self._neighborhood.on_outcome(peer, outcome)
+        if outcome is Outcome.TIMED_OUT:
+            # A peer that accepts requests and does not answer may be frozen: a new connection
+            # will tell, and nothing of the old one stays behind.
+            self._nursery.start_soon(self.network.disconnect, peer)
+
+    async def query(
+        self,
+        text: str,
+        embedding: Vector,
+        *,
+        k: int | None = None,
+        budget: int | None = None,
+        fanout: int | None = None,
+        timeout_s: float | None = None,
+        purpose: Purpose = Purpose.TREAT,
+        user: str = "",
+        routing: str | None = None,
+        stopping: str | None = None,
+        remember: bool = True,
+        on_progress: ProgressCallback | None = None,
+    ) -> QueryReport:
+        """Ask the consortium a question whose embedding is given as it will be transmitted.
+
+        `runtime.Node.query` explains the arguments and errors.
+        """
+        defaults = self.config.routing
+        settings = QuerySettings(
+            text=text,
+            embedding=embedding,
+            k=_within("k", k, defaults.k, MAX_K),
+            budget=_within("budget", budget, defaults.contact_budget, MAX_BUDGET),
+            fanout=_within("fanout", fanout, defaults.fanout, MAX_FANOUT),
+            timeout_s=timeout_s or self.config.network.query_timeout_s,
+            purpose=purpose,
+            user=user or _OWN_USER,
+            strategy=self._strategy(routing, stopping),
+            remember=remember,
+        )
+        report, walk = await self._querier.run(settings, on_progress)
+        neighbor = self.peer.finish_query(walk, self._clock())
+        if neighbor is not None:
+            self._nursery.start_soon(self._neighborhood.adopt, neighbor)
+            report = replace(report, new_neighbor=self.directory.name(neighbor))
+        return report
+
+    def _strategy(self, routing: str | None, stopping: str | None) -> Strategy:
+        settings = self.config.routing
+        if routing is not None:
+            settings = RoutingConfig(routing=routing)
+        if stopping is not None:
+            settings = replace(settings, stopping=stopping)
+        return strategy_from(settings)
+
+    async def fetch(
+        self, content_hash: ContentHash, peer: PeerId, *, purpose: Purpose = Purpose.TREAT
+    ) -> AnswerDocument:
+        """Fetch one document from `peer` and verify it.
+
+        Raises:
+            PolicyDenied: The peer refuses it.
+            NetworkError: The peer cannot be reached or does not answer.
+            AttributionError: What it delivered does not verify.
+        """
+        reply = await self.exchanges.fetch(
+            peer,
+            [content_hash],
+            purpose=purpose,
+            user=_OWN_USER,
+            audit=secrets.token_hex(8),
+            timeout_s=self.config.network.request_timeout_s,
+            traffic=Traffic(),
+        )
+        if isinstance(reply, Failure):
+            raise NetworkError(f"{peer}: {reply.reason}")
+        (item,) = reply
+        if isinstance(item, FetchRefused):
+            raise PolicyDenied(f"{peer} refused the document: {item.reason}")
+        return self._checker.check_delivery(item, peer, score=1.0, score_verified=False)
+
+    async def import_roster(self, data: bytes) -> Roster:
+        """Judge by a newer roster from now on; those it excludes are disconnected and forgotten.
+
+        Raises:
+            RosterError: The roster may not follow the present one, with the reason.
+        """
+        roster = accept_roster(self.directory.roster, data, self._clock())
+        self.directory.replace_roster(roster)
+        now = self._clock()
+        known = self.network.connected() | {item.peer for item in self.peer.neighbors}
+        for peer in sorted(known):
+            if not self.directory.admits(peer, now):
+                logger.info("%s %s", peer, self.directory.standing(peer, now).describe())
+                self._neighborhood.forget(peer)
+                await self.network.disconnect(peer)
+        return roster
+
+    def encode_state(self) -> bytes:
+        """Routing state, to be restored after a restart."""
+        return encode_state(self.peer, self.directory)
+
+    def restore_state(self, data: bytes) -> None:
+        """Take over routing state, as far as it is still valid, before the core runs.
+
+        Raises:
+            DecodeError: The data is malformed.
+        """
+        restore_state(data, self.peer, self.directory, self._clock())
+
+    def status(self) -> dict[str, Any]:
+        """How the peer is doing, ready for JSON."""
+        now = self._clock()
+        roster = self.directory.roster
+        return {
+            "peer_id": self.peer_id,
+            "organisation": self.directory.organisation(self.peer_id),
+            "version": __version__,
+            "consortium": roster.consortium,
+            "roster": {
+                "version": roster.version,
+                "state": roster_state(roster, now).value,
+                "expires_at": roster.expires_at,
+                "newest_seen": self.sessions.newest_roster_seen,
+                "members": len(roster.members),
+                "own_standing": self.directory.standing(self.peer_id, now).value,
+            },
+            "addresses": list(self.addresses()),
+            "connections": len(self.network.connected()),
+            "sessions": len(self.sessions),
+            "neighbors": len(self.peer.neighbors),
+            "remembered_queries": len(self.peer.memory),
+            "advertised_vectors": len(self.peer.advertisements),
+            "fingerprint": self.fingerprint.to_map(),
+            "requests": {"answered": self.service.answered, "refused": self.service.refused},
+        }
+
+    def peers(self) -> list[dict[str, Any]]:
+        """Every member of the roster but us, ready for JSON."""
+        now = self._clock()
+        connected = self.network.connected()
+        rows = []
+        for member in self.directory.roster.members:
+            if member.peer == self.peer_id:
+                continue
+            session = self.sessions.get(member.peer)
+            rows.append(
+                {
+                    "peer": member.peer,
+                    "organisation": member.organisation,
+                    "standing": self.directory.standing(member.peer, now).value,
+                    "connected": member.peer in connected,
+                    "neighbor": member.peer in self.peer.neighbors,
+                    "addresses": list(self.directory.addresses(member.peer)),
+                    "session": session
+                    and {
+                        "since": session.since,
+                        "fingerprint": str(session.agreed),
+                        "clock_skew_s": round(session.clock_skew_s, 3),
+                        "roster_version": session.hello.roster_version,
+                        "software": session.hello.software,
+                    },
+                    "last_error": self.sessions.last_error.get(member.peer),
+                }
+            )
+        return rows
+
+    def neighbors(self) -> list[dict[str, Any]]:
+        """The neighbour view from the oldest to the newest, ready for JSON."""
+        connected = self.network.connected()
+        rows = []
+        for neighbor in self.peer.neighbors:
+            held = self.peer.advertisements.get(neighbor.peer)
+            rows.append(
+                {
+                    "peer": neighbor.peer,
+                    "organisation": self.directory.organisation(neighbor.peer),
+                    "since": neighbor.since,
+                    "last_useful": neighbor.last_useful,
+                    "connected": neighbor.peer in connected,
+                    "advertisement": held
+                    and {
+                        "vectors": len(held.documents),
+                        "sequence": held.sequence,
+                        "expires_at": held.expires_at,
+                        "bytes": len(held.signed),
+                    },
+                }
+            )
+        return rows
+
+
+def _within(name: str, value: int | None, default: int, largest: int) -> int:
+    if value is None:
+        return default
+    if not 1 <= value <= largest:
+        raise UsageError(f"{name} has to be from 1 to {largest}, got {value}")
+    return value
