@@ -20,8 +20,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-REQUEST = bytes(3_000)
-REPLY = bytes(20_000)
+# The processes of one measurement inherit the sizes.
+REQUEST = bytes(int(os.environ.get("BENCHMARK_REQUEST_BYTES", "3000")))
+REPLY = bytes(int(os.environ.get("BENCHMARK_REPLY_BYTES", "20000")))
 PROTOCOL = "/benchmark/contact/1.0.0"
 LENGTH = struct.Struct(">I")
 

@@ -83,23 +83,28 @@ def decode(data: bytes, *, limit: int) -> Any:
     return value
 
 
+_LEAVES: Final = frozenset({type(None), bool, int, str, bytes, cbor2.CBORTag})
+
+
 def _check(value: object) -> None:
-    match value:
-        case float():
-            if not math.isfinite(value):
-                raise DecodeError("a float is not finite")
-        case dict():
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    raise DecodeError("a map key is not text")
+    kind = type(value)
+    if kind in _LEAVES:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                raise DecodeError("a map key is not text")
+            if type(item) not in _LEAVES:
                 _check(item)
-        case list():
-            for item in value:
+    elif isinstance(value, list):
+        for item in value:
+            if type(item) not in _LEAVES:
                 _check(item)
-        case None | bool() | int() | str() | bytes() | cbor2.CBORTag():
-            pass
-        case _:
-            raise DecodeError(f"a value of type {type(value).__name__} is not allowed")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise DecodeError("a float is not finite")
+    else:
+        raise DecodeError(f"a value of type {kind.__name__} is not allowed")
 
 
 class MapReader:

@@ -89,7 +89,7 @@ class EmbedderUnavailable(EmbeddingError):
 
 
 class DecodeError(ZeroRagError):
-    """Bytes are not what they claim to be: malformed, too large, not deterministic, out of range."""
+    """Bytes are malformed, too long, not in deterministic form, or say what is out of range."""
 
 
 class NetworkError(ZeroRagError):

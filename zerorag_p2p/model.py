@@ -49,7 +49,10 @@ class View(enum.StrEnum):
     @property
     def rank(self) -> int:
         """0 for the view that shows least."""
-        return list(View).index(self)
+        return _VIEW_RANKS[self]
+
+
+_VIEW_RANKS = {view: rank for rank, view in enumerate(View)}
 
 
 class Purpose(enum.StrEnum):

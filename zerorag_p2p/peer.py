@@ -240,17 +240,16 @@ class Peer:
         order = np.argsort(best, kind="stable")[::-1][:limit]
         referrals = []
         for number in order[best[order] > NEVER_COMPARED].tolist():
+            peer = self._peers.peer(number)
             score = float(advertised[number])
             evidence = None
             if score > NEVER_COMPARED:
-                document = self.advertisements.best_document(
-                    number, advertised[number], similarities
-                )
+                document = self.advertisements.best_document(peer, similarities)
                 evidence = Advertised(score, document)
             memory = float(remembered[number])
             referrals.append(
                 PeerReferral(
-                    self._peers.peer(number),
+                    peer,
                     advertised=evidence,
                     remembered=memory if memory > NEVER_COMPARED else None,
                 )

@@ -106,7 +106,7 @@ class RoutingState(RuleBasedStateMachine):
             assert np.isclose(remembered[number], max(asked, default=-np.inf), atol=1e-6)
             assert np.isclose(advertised[number], max(shown, default=-np.inf), atol=1e-6)
             if shown:
-                prefix = self.adverts.best_document(number, advertised[number], similarities)
+                prefix = self.adverts.best_document(peer, similarities)
                 assert held is not None
                 assert prefix == held.documents[int(np.argmax(shown))]
 

@@ -10,7 +10,7 @@ from zerorag_p2p.model import PeerId
 from zerorag_p2p.testnet.conformance import ECHO, LIMITS, SETTINGS, ask, echo, everyone
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 
-IDLE = replace(SETTINGS, stream_idle_s=10.0)
+IDLE = replace(SETTINGS, stream_idle_s=10.0, connection_idle_s=50.0)
 
 
 def pair() -> tuple[MemoryNetwork, MemoryNetwork]:
@@ -107,6 +107,23 @@ async def test_preferred_link_that_ends_leaves_the_other(autojump_clock: object)
         await ask(a, b)
         await ask(b, a)
         assert [event.connected for event in events] == [True]
+
+
+async def test_connection_that_nobody_uses_is_closed_and_comes_back(
+    autojump_clock: object,
+) -> None:
+    a, b = pair()
+    async with a.running(), b.running():
+        await a.connect(b.peer_id, b.addresses(), timeout_s=10)
+        for _ in range(4):  # b asks, a dialled: either side keeps it alive
+            await ask(b, a)
+            await trio.sleep(IDLE.connection_idle_s)
+        assert a.connected() == {b.peer_id}
+        await trio.sleep(IDLE.connection_idle_s + IDLE.stream_idle_s)
+        assert not a.connected()
+        assert not b.connected()
+        await b.connect(a.peer_id, a.addresses(), timeout_s=10)
+        await ask(a, b)
 
 
 async def test_newest_inbound_links_replace_the_oldest(autojump_clock: object) -> None:

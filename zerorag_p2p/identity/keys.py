@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import lru_cache
 from typing import Final
 
 import base58
@@ -33,6 +34,7 @@ KEY_FILE_LIMIT: Final = 1024
 
 # Identity multihash (00) of 36 bytes (24): a protobuf of key type (08) Ed25519 (01) and, as data
 # (12), 32 bytes (20).
+_CACHED_KEYS: Final = 16_384  # more than a roster has members
 _MULTIHASH_PREFIX: Final = bytes.fromhex("002408011220")
 _KEY_FILE_HEADER: Final = "zerorag-p2p private key 1"
 
@@ -87,6 +89,7 @@ def peer_id_from_public_key(raw: bytes) -> PeerId:
     return PeerId(base58.b58encode(_MULTIHASH_PREFIX + raw).decode("ascii"))
 
 
+@lru_cache(maxsize=_CACHED_KEYS)
 def public_key_of(peer: PeerId) -> bytes:
     """The raw Ed25519 public key inside a peer id, 32 bytes.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zerorag_p2p.model import HashPrefix, PeerId, Score, Vector
+from zerorag_p2p.model import HashPrefix, PeerId, Vector
 from zerorag_p2p.routing.peers import PeerTable
 
 _FIRST_ROWS = 64
@@ -46,6 +46,8 @@ class AdvertisementStore:
         self._rows: Vector = np.zeros((_FIRST_ROWS, dimension), dtype=np.float32)
         self._owners: NDArray[np.intp] = np.zeros(_FIRST_ROWS, dtype=np.intp)
         self._documents: list[HashPrefix | None] = []
+        # The rows of one owner lie together, and stay so when others are removed.
+        self._first_rows: dict[PeerId, int] = {}
 
     def __len__(self) -> int:
         """Number of vectors held."""
@@ -69,7 +71,7 @@ class AdvertisementStore:
                 return False
             self.remove(advertisement.owner)
         self._by_owner[advertisement.owner] = advertisement
-        start = len(self._documents)
+        start = self._first_rows[advertisement.owner] = len(self._documents)
         end = start + len(advertisement.documents)
         self._reserve(end)
         if end > start:
@@ -83,16 +85,19 @@ class AdvertisementStore:
         held = self._by_owner.pop(owner, None)
         if held is None:
             return False
-        number = self._peers.number(owner)
-        if number is not None and held.documents:
-            kept = np.flatnonzero(self._owners[: len(self._documents)] != number)
-            first = int(np.argmax(self._owners == number))
-            moved = kept[kept >= first]  # the rows behind the removed ones close up
-            size = len(kept)
-            self._rows[first:size] = self._rows[moved]
-            self._owners[first:size] = self._owners[moved]
-            self._documents = [self._documents[row] for row in kept]
-            self._peers.release(number, len(held.documents))
+        first = self._first_rows.pop(owner)
+        count = len(held.documents)
+        if count:
+            size = len(self._documents)
+            for array in (self._rows, self._owners):
+                array[first : size - count] = array[first + count : size]
+            del self._documents[first : first + count]
+            for other, row in self._first_rows.items():
+                if row > first:
+                    self._first_rows[other] = row - count
+            number = self._peers.number(owner)
+            assert number is not None
+            self._peers.release(number, count)
         return True
 
     def expire(self, now: float) -> list[PeerId]:
@@ -113,13 +118,11 @@ class AdvertisementStore:
         np.maximum.at(scores, self._owners[:size], similarities)
         return similarities
 
-    def best_document(
-        self, number: int, score: Score, similarities: NDArray[np.float32]
-    ) -> HashPrefix | None:
-        """Prefix of the document that gave owner `number` its `score`; None for a centroid."""
-        size = len(self._documents)
-        row = int(np.argmax((self._owners[:size] == number) & (similarities == score)))
-        return self._documents[row]
+    def best_document(self, owner: PeerId, similarities: NDArray[np.float32]) -> HashPrefix | None:
+        """Prefix of the document of `owner` with the largest similarity; None for a centroid."""
+        first = self._first_rows[owner]
+        count = len(self._by_owner[owner].documents)
+        return self._documents[first + int(np.argmax(similarities[first : first + count]))]
 
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._owners):

@@ -15,6 +15,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +37,11 @@ _SETTINGS: dict[str, object] = {
     "routing.stopping": "settled",
     "routing.initial_neighbors": 2,
     "network.maintenance_interval_s": 1.0,
+    "network.advertisement_refresh_s": 2.0,
 }
+
+#: Hospitals that add their documents at the same time; each loads an embedding model for it.
+_PARALLEL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,75 +116,94 @@ class Demo:
             for hospital in self._hospitals:
                 self._consortium.add(hospital.slug, hospital.name, _SETTINGS)
             self._consortium.enrol("demo-hospitals")
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         for hospital in self._hospitals:
             peer_id = self._consortium[hospital.slug].peer_id
-            self._console.print(f"   {hospital.name:<28} {hospital.specialty:<34} {peer_id}")
+            table.add_row(f"   {hospital.name}", _short(peer_id))
+        self._console.print(table)
 
     def _start(self) -> None:
         with self._step("Starting a process for each, on loopback"):
             self._consortium.start()
 
     def _share_documents(self) -> None:
-        count = 0
-        with self._step("Each hospital adds its own documents and shares them"):
-            for hospital in self._hospitals:
-                with (
-                    resources.as_file(self._corpus / hospital.slug) as folder,
-                    self._consortium.client(hospital.slug) as client,
-                ):
-                    report = client.add_documents([folder], "guidelines")
-                    client.share("guidelines")
-                count += sum(item["documents"] for item in report["files"])
-        self._console.print(f"   {count} documents; not one of them leaves its owner unasked")
+        with (
+            self._step("Each hospital adds its own documents and shares them"),
+            ThreadPoolExecutor(_PARALLEL) as threads,
+        ):
+            count = sum(threads.map(self._add_documents, self._hospitals))
+        self._console.print(
+            f"   {count} documents; each stays with its owner until it is asked for"
+        )
+
+    def _add_documents(self, hospital: Hospital) -> int:
+        with (
+            resources.as_file(self._corpus / hospital.slug) as folder,
+            self._consortium.client(hospital.slug) as client,
+        ):
+            report = client.add_documents([folder], "guidelines")
+            client.share("guidelines")
+        return sum(item["documents"] for item in report["files"])
 
     def _ask_around(self) -> Path:
         """Every question of the corpus, in rounds of ten; the first ten answers are shown."""
         saved = self._folder / "answer.json"
-        contacts: list[list[int]] = []
+        until_best: list[list[int]] = []
+        in_all: list[list[int]] = []
         self._console.print("\n[bold]Ten questions from different hospitals")
         for number, question in enumerate(self._questions):
             if number % _QUESTIONS == 0:
-                contacts.append([])
+                until_best.append([])
+                in_all.append([])
             if number == _QUESTIONS:
                 self._console.print(
                     f"\n[bold]{len(self._questions) - number} more questions on the same themes"
                 )
             with self._consortium.client(question.asker) as client:
                 answer = client.query(question.text, k=3)
-            contacts[-1].append(len(answer["contacts"]))
+            until_best[-1].append(_contacts_until_best(answer))
+            in_all[-1].append(len(answer["contacts"]))
             if number < _QUESTIONS:
                 self._show(question, answer)
             if number == 0:
                 saved.write_text(json.dumps(answer))
-        table = Table("questions", "contacts a question", box=None, pad_edge=False)
-        for round_, counts in enumerate(contacts):
+        table = Table(
+            "   questions",
+            "contacts until the best document",
+            "in all",
+            box=None,
+            pad_edge=False,
+        )
+        for round_, counts in enumerate(until_best):
             first = round_ * _QUESTIONS + 1
             average = sum(counts) / len(counts)
             table.add_row(
-                f"{first}-{first + len(counts) - 1}", f"{average:.1f} " + "■" * round(4 * average)
+                f"   {first}-{first + len(counts) - 1}",
+                f"{average:.1f} " + "■" * round(4 * average),
+                f"{sum(in_all[round_]) / len(counts):.1f}",
             )
         self._console.print(table)
         self._console.print(
-            f"   Each could have asked {len(self._hospitals) - 1} others; "
-            "neighbours, advertisements and query memory save contacts as the network learns."
+            f"   Each could have asked {len(self._hospitals) - 1} others. Neighbours, their "
+            "advertisements and the\n   memory of earlier queries save contacts as the network "
+            "learns."
         )
         return saved
 
     def _show(self, question: Question, answer: dict[str, Any]) -> None:
-        self._console.print(
-            Text.assemble("\n ? ", (question.text, "italic"), f"  ({self._name(question.asker)})")
-        )
+        self._console.print()
+        asked = Text.assemble((f"{self._name(question.asker)} asks: ", "cyan"), question.text)
+        self._console.print(Padding(asked, (0, 0, 0, 3)))
         for document in answer["documents"][:1]:
-            mark = ("✓ verified", "green") if document["status"] == "verified" else ("✗", "red")
-            self._console.print(
-                Text.assemble(
-                    "   ",
-                    (document["title"], "bold"),
-                    f"  {document['score']:.2f}  {document['owner']['organisation']}  ",
-                    mark,
-                    f"  {len(answer['contacts'])} contacts, {answer['milliseconds']:.0f} ms",
-                )
+            verified = document["status"] == "verified"
+            mark = ("✓ attribution verified", "green") if verified else ("✗ rejected", "red")
+            found = Text.assemble((document["title"], "bold"), f"  ({document['score']:.2f})\n")
+            found.append(f"{document['owner']['organisation']}  ")
+            found.append(*mark)
+            found.append(
+                f"  {len(answer['contacts'])} contacts, {answer['milliseconds']:.0f} ms", "dim"
             )
+            self._console.print(Padding(found, (0, 0, 0, 6)))
 
     def _verify(self, saved: Path) -> None:
         asker = self._consortium[self._questions[0].asker]
@@ -217,12 +242,16 @@ class Demo:
         home = self._consortium[self._hospitals[0].slug].home.root
         self._console.print(
             "\nThe nodes run on until Ctrl-C. In another terminal, for instance:\n"
-            f"   export ZERORAG_HOME={home} PATH={Path(sys.executable).parent}:$PATH\n"
+            f"   export PATH={Path(sys.executable).parent}:$PATH\n"
+            f"   export ZERORAG_HOME={home}\n"
             "   zerorag status\n"
             "   zerorag neighbors\n"
             '   zerorag query "When may alteplase be given?" --explain'
         )
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            self._console.print()
 
     def _name(self, slug: str) -> str:
         return self._consortium[slug].organisation
@@ -234,6 +263,18 @@ class Demo:
         with self._console.status("working"):
             yield
         self._console.print(f"   [dim]{time.monotonic() - began:.1f} s")
+
+
+def _contacts_until_best(answer: dict[str, Any]) -> int:
+    """How many peers were contacted until one returned the best document of the answer."""
+    if not answer["documents"]:
+        return len(answer["contacts"])
+    best = answer["documents"][0]["holder"]["peer"]
+    return [contact["peer"] for contact in answer["contacts"]].index(best) + 1
+
+
+def _short(peer_id: str) -> str:
+    return f"{peer_id[:12]}…{peer_id[-6:]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

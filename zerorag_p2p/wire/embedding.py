@@ -61,11 +61,25 @@ def encode_embedding(vector: Vector, encoding: Encoding = Encoding.INT8) -> dict
         EmbeddingError: `vector` is not finite, is zero or has a dimension that is not allowed.
     """
     _check_vector(vector)
+    return encode_embeddings(vector[None], encoding)[0]
+
+
+def encode_embeddings(
+    matrix: Vector, encoding: Encoding = Encoding.INT8
+) -> list[dict[str, object]]:
+    """The maps that stand for the directions of the rows of `matrix`, shape [n, d].
+
+    Raises:
+        EmbeddingError: A row is not finite, is zero or has a dimension that is not allowed.
+    """
     if encoding is Encoding.INT8:
-        codes, scale = int8_codes(vector)
-        return {"scale": scale, "values": cbor2.CBORTag(cbor.TAG_SINT8, codes.tobytes())}
-    values = normalised_rows(vector[None])[0].astype(_DTYPES[encoding])
-    return {"values": cbor2.CBORTag(_TAGS[encoding], values.tobytes())}
+        codes = _code_rows(matrix)
+        return [
+            {"scale": scale, "values": cbor2.CBORTag(cbor.TAG_SINT8, row.tobytes())}
+            for scale, row in zip(_scales(codes).tolist(), codes.astype(np.int8), strict=True)
+        ]
+    values = normalised_rows(matrix).astype(_DTYPES[encoding])
+    return [{"values": cbor2.CBORTag(_TAGS[encoding], row.tobytes())} for row in values]
 
 
 def decode_embedding(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from zerorag_p2p.cbor import MapReader
 from zerorag_p2p.config import (
@@ -25,7 +28,12 @@ from zerorag_p2p.model import (
     Vector,
     View,
 )
-from zerorag_p2p.wire.embedding import Encoding, decode_embedding, encode_embedding
+from zerorag_p2p.wire.embedding import (
+    Encoding,
+    decode_embedding,
+    encode_embedding,
+    encode_embeddings,
+)
 from zerorag_p2p.wire.message import (
     encode_message,
     item_readers,
@@ -208,22 +216,34 @@ def encode_query_result(result: QueryResult, encoding: Encoding = Encoding.INT8)
     return encode_message(
         {
             "type": _RESULT,
-            "documents": [_document_fields(item, encoding) for item in result.documents],
+            "documents": _document_fields(result.documents, encoding),
             "referrals": [_referral_fields(item) for item in result.referrals],
         },
         limit=QUERY_RESULT_LIMIT,
     )
 
 
-def _document_fields(document: ResultDocument, encoding: Encoding) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "content-hash": bytes.fromhex(document.content_hash),
-        "score": wire_score(document.score),
-        "attribution": list(document.attribution),
-    }
-    if document.embedding is not None:
-        fields["embedding"] = encode_embedding(document.embedding, encoding)
-    return fields
+def _document_fields(
+    documents: Sequence[ResultDocument], encoding: Encoding
+) -> list[dict[str, object]]:
+    items: list[dict[str, object]] = [
+        {
+            "content-hash": bytes.fromhex(document.content_hash),
+            "score": wire_score(document.score),
+            "attribution": list(document.attribution),
+        }
+        for document in documents
+    ]
+    rows = [
+        (item, document.embedding)
+        for item, document in zip(items, documents, strict=True)
+        if document.embedding is not None
+    ]
+    if rows:
+        encoded = encode_embeddings(np.stack([row for _, row in rows]), encoding)
+        for (item, _), embedding in zip(rows, encoded, strict=True):
+            item["embedding"] = embedding
+    return items
 
 
 def _referral_fields(referral: Referral) -> dict[str, object]:
