@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,9 @@ Json: TypeAlias = dict[str, Any]
 
 #: Called with each progress event, a dict with the key "event". Must not block for long.
 OnProgress: TypeAlias = Callable[[Json], None]
+
+#: Called with each event of a node, a dict with the key "event" (`zerorag_p2p.node.happenings`).
+OnEvent: TypeAlias = Callable[[Json], None]
 
 # Nothing is encrypted on a Unix socket. Without a context given, httpx would load the certificates
 # of all authorities for every client (measured: 0.1 s).
@@ -83,6 +86,7 @@ def _query(
     fanout: int | None,
     timeout_s: float | None,
     purpose: str | None,
+    view: str | None,
     user: str | None,
     routing: str | None,
     stopping: str | None,
@@ -95,6 +99,7 @@ def _query(
         fanout=fanout,
         timeout_s=timeout_s,
         purpose=purpose,
+        view=view,
         user=user,
         routing=routing,
         stopping=stopping,
@@ -191,16 +196,19 @@ def _value_of(response: httpx.Response) -> Any:
     return value
 
 
-_FINAL_EVENTS: Final = frozenset({"answer", "report", "error"})
+_FINAL_EVENTS: Final = frozenset({"answer", "report", "end", "error"})
+
+#: Events that are not progress: a sign of life, and a count of progress events that were dropped.
+_ASIDE: Final = frozenset({"alive", "lost"})
 
 
-def _take_in(line: str, on_progress: OnProgress | None) -> Json | None:
+def _take_in(line: str, on_event: OnEvent | None, hidden: Set[str]) -> Json | None:
     """Take in one line of an event stream; the event that ends it, or None to read on."""
     event: Json = json.loads(line)
     if event["event"] in _FINAL_EVENTS:
         return event
-    if on_progress is not None and event["event"] != "alive":
-        on_progress(event)
+    if on_event is not None and event["event"] not in hidden:
+        on_event(event)
     return None
 
 
@@ -288,6 +296,22 @@ class Client(_Connection):
         """The node's neighbours and their advertisements."""
         return self._list("/v1/neighbors", "neighbors")
 
+    def memory(self) -> Json:
+        """Whose queries the node remembers for routing; neither texts nor embeddings."""
+        return self._json(_Call("GET", "/v1/memory"))
+
+    def refusals(self) -> list[Json]:
+        """The last refusals, the node's own and those of other peers, oldest first."""
+        return self._list("/v1/refusals", "refusals")
+
+    def events(self, on_event: OnEvent) -> Json:
+        """Tell `on_event` what happens in the node from now on; returns when the node ends.
+
+        The first event is "watching". An event "lost" tells how many were dropped because they were
+        not read in time.
+        """
+        return self._stream(_Call("GET", "/v1/events"), on_event, hidden={"alive"})
+
     def query(
         self,
         text: str,
@@ -297,6 +321,7 @@ class Client(_Connection):
         fanout: int | None = None,
         timeout_s: float | None = None,
         purpose: str | None = None,
+        view: str | None = None,
         user: str | None = None,
         routing: str | None = None,
         stopping: str | None = None,
@@ -312,6 +337,7 @@ class Client(_Connection):
             fanout: How many of them at once.
             timeout_s: Seconds for everything.
             purpose: Purpose of use, "treatment" or "TREAT" for instance.
+            view: How much of each document is wanted: "title", "passage" or "whole".
             user: Pseudonym of the person who asks, for the audit of both sides.
             routing: "paper", or "random" for members in random order.
             stopping: "budget" or "settled".
@@ -327,6 +353,7 @@ class Client(_Connection):
             fanout=fanout,
             timeout_s=timeout_s,
             purpose=purpose,
+            view=view,
             user=user,
             routing=routing,
             stopping=stopping,
@@ -416,14 +443,16 @@ class Client(_Connection):
         items: list[Json] = self._json(_Call("GET", path, params=params or {}))[key]
         return items
 
-    def _stream(self, call: _Call, on_progress: OnProgress | None) -> Json:
+    def _stream(
+        self, call: _Call, on_event: OnEvent | None, hidden: Set[str] = _ASIDE
+    ) -> Json:
         with self._explaining(), self._http.stream(**call.arguments()) as response:
             if response.is_error:
                 response.read()
                 _value_of(response)
             final = None
             for line in response.iter_lines():
-                final = _take_in(line, on_progress)
+                final = _take_in(line, on_event, hidden)
         if final is None:
             raise self._ended()
         return _value_in(final)
@@ -472,6 +501,18 @@ class AsyncClient(_Connection):
         """See `Client.neighbors`."""
         return await self._list("/v1/neighbors", "neighbors")
 
+    async def memory(self) -> Json:
+        """See `Client.memory`."""
+        return await self._json(_Call("GET", "/v1/memory"))
+
+    async def refusals(self) -> list[Json]:
+        """See `Client.refusals`."""
+        return await self._list("/v1/refusals", "refusals")
+
+    async def events(self, on_event: OnEvent) -> Json:
+        """See `Client.events`."""
+        return await self._stream(_Call("GET", "/v1/events"), on_event, hidden={"alive"})
+
     async def query(
         self,
         text: str,
@@ -481,6 +522,7 @@ class AsyncClient(_Connection):
         fanout: int | None = None,
         timeout_s: float | None = None,
         purpose: str | None = None,
+        view: str | None = None,
         user: str | None = None,
         routing: str | None = None,
         stopping: str | None = None,
@@ -495,6 +537,7 @@ class AsyncClient(_Connection):
             fanout=fanout,
             timeout_s=timeout_s,
             purpose=purpose,
+            view=view,
             user=user,
             routing=routing,
             stopping=stopping,
@@ -576,7 +619,9 @@ class AsyncClient(_Connection):
         items: list[Json] = (await self._json(_Call("GET", path, params=params or {})))[key]
         return items
 
-    async def _stream(self, call: _Call, on_progress: OnProgress | None) -> Json:
+    async def _stream(
+        self, call: _Call, on_event: OnEvent | None, hidden: Set[str] = _ASIDE
+    ) -> Json:
         with self._explaining():
             async with self._http.stream(**call.arguments()) as response:
                 if response.is_error:
@@ -584,7 +629,7 @@ class AsyncClient(_Connection):
                     _value_of(response)
                 final = None
                 async for line in response.aiter_lines():
-                    final = _take_in(line, on_progress)
+                    final = _take_in(line, on_event, hidden)
         if final is None:
             raise self._ended()
         return _value_in(final)

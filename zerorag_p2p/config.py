@@ -12,9 +12,11 @@ import tomllib
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from zerorag_p2p.errors import ConfigError
+
+_Settings = TypeVar("_Settings")
 
 # Limits of the wire protocol. A peer that exceeds one is refused.
 
@@ -67,6 +69,23 @@ ADVERTISE_REQUEST_LIMIT: Final = 1 << 10
 ADVERTISEMENT_LIMIT: Final = 5 << 20
 FETCH_LIMIT: Final = 16 << 10
 FETCH_RESULT_LIMIT: Final = 36 << 20
+GOSSIP_LIMIT: Final = 1 << 20
+GOSSIP_REPLY_LIMIT: Final = 5 << 20
+
+#: Most items of each kind that one gossip message carries, and bytes of the longest. Guesses: a
+#: message with every list full still fits `GOSSIP_LIMIT`.
+MAX_GOSSIP_ENTRIES: Final = 64
+MAX_GOSSIP_AGE: Final = 65_535
+MAX_GOSSIP_RECORDS: Final = 32
+MAX_GOSSIP_UPDATES: Final = 64
+MAX_GOSSIP_REVOCATIONS: Final = 32
+MAX_GOSSIP_ADVERTISEMENTS: Final = 32
+MAX_GOSSIP_WITHDRAWALS: Final = 32
+MAX_WITHDRAWN: Final = 32
+REVOCATION_LIMIT: Final = 2 << 10
+WITHDRAWAL_LIMIT: Final = 2 << 10
+#: All advertisements of a gossip message together; a larger one is fetched from its owner.
+GOSSIP_ADVERTISEMENT_BYTES: Final = 256 << 10
 
 # Limits of a node's own network. Peers need not share them.
 
@@ -108,6 +127,13 @@ CONTROL_SILENCE_S: Final = 30.0
 CONTROL_HEARTBEAT_S: Final = 5.0
 CONTROL_DRAIN_S: Final = 2.0
 CONTROL_PROGRESS_EVENTS: Final = 1024
+KEPT_REFUSALS: Final = 200  # shown to the operator; the oldest go first
+
+#: Limits of the terminal window (tui/). Guesses: what a person still looks through.
+TOP_QUERIES: Final = 500
+TOP_STEPS: Final = 1_000  # of one query
+TOP_REFRESH_S: Final = 1.0  # how often figures are asked of the node
+TOP_REDRAW_S: Final = 0.25  # how often events that came in are drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +168,17 @@ class RoutingConfig:
     advertisement_bits: int = 4  # measured: 0.1 point of recall@5 lost, 8x smaller
     patience: int = 3  # guess; contacts without a change before "settled" stops
 
+    @classmethod
+    def from_table(cls, table: dict[str, Any]) -> RoutingConfig:
+        """Read the settings of a `[routing]` table.
+
+        Raises:
+            ConfigError: As `NodeConfig.from_toml`.
+        """
+        config = read_settings(NodeConfig, {"routing": table})
+        _check_ranges(config)
+        return config.routing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
@@ -156,12 +193,56 @@ class NetworkConfig:
     close_timeout_s: float = 3.0  # measured: a close into a full buffer hangs without it
     clock_tolerance_s: float = 120.0  # guess; beyond it a peer is refused
     stream_idle_s: float = 300.0  # guess
+    connection_idle_s: float = 900.0  # guess; a connection that carried no stream is closed
     max_connections: int = 512  # measured: 500 hosts fit one process
     max_requests_per_peer: int = 64  # guess; more wait in the peer's socket
     advertisement_refresh_s: float = 60.0  # guess; an unchanged one costs a few bytes
     maintenance_interval_s: float = 5.0  # guess; how often lost neighbours are looked for
     save_interval_s: float = 60.0  # guess; routing state lost at most by a crash
     departed_after_s: float = 300.0  # guess; an unreachable neighbour is dropped after this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipConfig:
+    """How peers find each other and notice that one is gone (docs/membership.md).
+
+    Attributes:
+        view_size: Peers in the view, c in Jelasity et al. (ACM TOCS 25(3), 2007).
+        healer: Oldest entries that a merge may drop first, H.
+        swapper: Entries just sent that a merge may drop next, S; H + S is at most c / 2.
+        peer_selection: Whom a round exchanges views with: the "oldest" entry or a "random" one.
+        exchange_interval_s: Seconds between two rounds of view exchange.
+        join_parallel: Peers asked at once while the view is empty.
+        round_attempts: Peers a round may try until one answers.
+        reconnect_interval_s: How often one peer that was lost is tried again.
+        lost_limit: Lost peers that are remembered for that.
+        ping_interval_s: Seconds between two pings.
+        ping_timeout_s: How long an answer to a ping or an exchange is waited for.
+        indirect_pings: Helpers asked to ping a peer that did not answer.
+        suspicion_multiplier: A suspect has this many ping intervals, times log10 of the number of
+            members, to show that it is alive.
+        retransmit_multiplier: A rumour is passed on this many times log10 of the number of members.
+        rumour_limit: Rumours of one kind that wait to be passed on.
+        health_limit: Timeouts and ping intervals grow up to this factor while our own messages
+            seem to get lost.
+    """
+
+    view_size: int = 24  # measured (docs/membership.md): in-degrees closest to a random graph's
+    healer: int = 1  # measured, with the view size
+    swapper: int = 11  # measured, with the view size
+    peer_selection: str = "oldest"  # measured: as good a mix as random, and dead entries go first
+    exchange_interval_s: float = 5.0  # guess; 15 kB a minute, most of it peer records
+    join_parallel: int = 4  # guess
+    round_attempts: int = 3  # guess
+    reconnect_interval_s: float = 30.0  # Serf: ReconnectInterval
+    lost_limit: int = 128  # guess
+    ping_interval_s: float = 5.0  # memberlist, DefaultWANConfig: ProbeInterval
+    ping_timeout_s: float = 3.0  # memberlist, DefaultWANConfig: ProbeTimeout
+    indirect_pings: int = 3  # memberlist: IndirectChecks
+    suspicion_multiplier: float = 6.0  # memberlist, DefaultWANConfig: SuspicionMult
+    retransmit_multiplier: int = 4  # memberlist: RetransmitMult
+    rumour_limit: int = 4_096  # guess
+    health_limit: int = 8  # memberlist: AwarenessMaxMultiplier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +271,7 @@ class NodeConfig:
     organisation: str = ""
     routing: RoutingConfig = field(default_factory=RoutingConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
 
     @classmethod
@@ -204,12 +286,23 @@ class NodeConfig:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"config.toml is not valid TOML: {error}") from None
-        config: NodeConfig = _build(cls, table, "")
+        config = read_settings(cls, table)
         _check_ranges(config)
         return config
 
 
-def _build(cls: type[Any], table: dict[str, Any], where: str) -> Any:
+def read_settings(cls: type[_Settings], table: dict[str, Any], where: str = "") -> _Settings:
+    """Make a dataclass of settings from a TOML table, whose keys are the names of its fields.
+
+    Args:
+        cls: The dataclass; fields may be dataclasses themselves.
+        table: The table.
+        where: What the names of settings begin with in messages.
+
+    Raises:
+        ConfigError: A setting is unknown or of the wrong type.
+        TypeError: A field without a default has no value.
+    """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -227,7 +320,7 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise ConfigError(f"setting {name!r} has to be a table")
-        return _build(typing.cast("type[Any]", hint), value, f"{name}.")
+        return read_settings(typing.cast("type[Any]", hint), value, f"{name}.")
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"setting {name!r} has to be a list of texts")
@@ -257,17 +350,34 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "network.close_timeout_s": (0.05, 60),
     "network.clock_tolerance_s": (1, 86_400),
     "network.stream_idle_s": (0.5, 86_400),
+    "network.connection_idle_s": (0.5, 86_400),
     "network.max_connections": (1, 10_000),
     "network.max_requests_per_peer": (1, 10_000),
     "network.advertisement_refresh_s": (1, 86_400),
     "network.maintenance_interval_s": (0.05, 3_600),
     "network.save_interval_s": (0.05, 86_400),
     "network.departed_after_s": (1, 86_400),
+    "membership.view_size": (4, 2 * MAX_GOSSIP_ENTRIES),
+    "membership.healer": (0, MAX_GOSSIP_ENTRIES),
+    "membership.swapper": (0, MAX_GOSSIP_ENTRIES),
+    "membership.exchange_interval_s": (0.05, 3_600),
+    "membership.join_parallel": (1, 64),
+    "membership.round_attempts": (1, 64),
+    "membership.reconnect_interval_s": (0.05, 86_400),
+    "membership.lost_limit": (1, 10_000),
+    "membership.ping_interval_s": (0.05, 3_600),
+    "membership.ping_timeout_s": (0.05, 300),
+    "membership.indirect_pings": (0, 64),
+    "membership.suspicion_multiplier": (1, 1_000),
+    "membership.retransmit_multiplier": (1, 100),
+    "membership.rumour_limit": (64, 100_000),
+    "membership.health_limit": (1, 100),
 }
 
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {
     "routing.advertisement_bits": (1, 2, 4, 32),
     "embedding.embedder": ("sentence-transformers", "precomputed", "hashing"),
+    "membership.peer_selection": ("oldest", "random"),
 }
 
 
@@ -283,3 +393,10 @@ def _check_ranges(config: NodeConfig) -> None:
         if value not in allowed:
             choices = ", ".join(repr(item) for item in allowed)
             raise ConfigError(f"setting {name!r} has to be one of {choices}, got {value!r}")
+    membership = config.membership
+    if membership.healer + membership.swapper > membership.view_size // 2:
+        raise ConfigError(
+            f"settings 'membership.healer' and 'membership.swapper' add up to "
+            f"{membership.healer + membership.swapper}, more than half the view, "
+            f"{membership.view_size // 2}: lower one or raise 'membership.view_size'"
+        )

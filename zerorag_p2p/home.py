@@ -104,3 +104,35 @@ class Home:
         except UnicodeDecodeError:
             raise ConfigError(f"{self.config} is not UTF-8 text") from None
         return NodeConfig.from_toml(text)
+
+
+@dataclass(frozen=True, slots=True)
+class TestnetFolder:
+    """Paths inside the folder of a running testnet: its socket, and a home for every node.
+
+    A node's home holds no more than its key and the socket of its local interface.
+    """
+
+    __test__ = False  # pytest takes a class of this name for tests
+
+    root: Path
+
+    @classmethod
+    def resolve(cls, option: str | None, environment: Mapping[str, str]) -> TestnetFolder:
+        """The folder a command works on: its option, else ZERORAG_TESTNET, else a runtime folder."""
+        chosen = option or environment.get("ZERORAG_TESTNET")
+        root = Path(chosen) if chosen else Path(platformdirs.user_runtime_dir("zerorag-testnet"))
+        return cls(root.expanduser().absolute())
+
+    @property
+    def socket(self) -> Path:
+        """The Unix socket through which the testnet is looked at and broken.
+
+        Raises:
+            ConfigError: The path is too long for a socket.
+        """
+        return Home(self.root).socket
+
+    def node(self, name: str) -> Home:
+        """The home of one node."""
+        return Home(self.root / name)

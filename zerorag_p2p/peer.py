@@ -33,6 +33,7 @@ from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement, s
 from zerorag_p2p.routing.memory import RoutedQueryMemory
 from zerorag_p2p.routing.neighbors import NeighborView
 from zerorag_p2p.routing.peers import PeerTable
+from zerorag_p2p.routing.rows import MakeRows, MatrixRows
 from zerorag_p2p.routing.strategy import Start, Strategy, strategy_from
 from zerorag_p2p.routing.walk import (
     Advertised,
@@ -124,6 +125,7 @@ class Peer:
         dimension: Components of a vector.
         record_of: The signed record through which a peer can be dialled, if known; peers without
             one are not referred to.
+        make_rows: Where the vectors of advertisements and of remembered queries are kept.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Peer:
         fingerprint: str,
         dimension: int,
         record_of: Callable[[PeerId], bytes | None],
+        make_rows: MakeRows = MatrixRows,
     ) -> None:
         self.peer_id = peer_id
         self.strategy: Strategy = strategy_from(settings)
@@ -142,8 +145,8 @@ class Peer:
         self.dimension = dimension
         self.neighbors = NeighborView(settings.neighbor_limit)
         self._peers = PeerTable()
-        self.advertisements = AdvertisementStore(dimension, self._peers)
-        self.memory = RoutedQueryMemory(settings.memory_limit, dimension, self._peers)
+        self.advertisements = AdvertisementStore(dimension, self._peers, make_rows)
+        self.memory = RoutedQueryMemory(settings.memory_limit, dimension, self._peers, make_rows)
         self._corpus = corpus
         self._settings = settings
         self._record_of = record_of

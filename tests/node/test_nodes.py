@@ -11,7 +11,7 @@ import trio
 from tests.node.lab import NETWORKS, Lab, add, eventually, impatient
 from zerorag_p2p.errors import LibraryError, LocalError, PolicyDenied, UsageError
 from zerorag_p2p.identity.release import open_release
-from zerorag_p2p.model import Purpose
+from zerorag_p2p.model import Purpose, View
 from zerorag_p2p.node.reports import DocumentStatus, QueryProgress
 from zerorag_p2p.policy.sharing import Sharing
 
@@ -255,3 +255,15 @@ async def test_a_query_returns_by_its_deadline_and_names_who_is_silent(
         outcomes = {contact.peer: contact.outcome for contact in report.contacts}
         assert outcomes[lab.peer("bob")] == "answered"
         assert outcomes[lab.peer("cid")] in {"timed out", "unreachable"}
+
+
+async def test_a_collection_shared_by_title_shows_titles_only(tmp_path: Path, network: str) -> None:
+    lab = Lab(tmp_path, network, ["ann", "bob"])
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
+        add(bob, "a note that stays with its owner", sharing=Sharing(view=View.TITLE))
+        assert not (await ann.query("a note")).documents
+        (document,) = (await ann.query("a note", view=View.TITLE)).documents
+        assert document.status is DocumentStatus.VERIFIED
+        assert document.title == "a note that stays wi"
+        assert document.text == ""
+        assert open_release(document.release).view is View.TITLE

@@ -47,10 +47,13 @@ class _HomeType(click.ParamType[Home]):
         return value if isinstance(value, Home) else Home.resolve(value, os.environ)
 
 
+#: The type of options that name a node's folder.
+home_type = _HomeType()
+
 #: Every command that touches a node takes `--home`; the parameter is a `Home`.
 home_option = click.option(
     "--home",
-    type=_HomeType(),
+    type=home_type,
     default=lambda: Home.resolve(None, os.environ),
     help="Folder of the node.  [default: $ZERORAG_HOME, else the user's data folder]",
 )

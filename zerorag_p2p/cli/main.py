@@ -7,11 +7,13 @@ from typing import Final
 
 import click
 
+from zerorag_p2p.cli.activity import events, memory, refusals
 from zerorag_p2p.cli.command import Program, example
 from zerorag_p2p.cli.consortium import consortium
 from zerorag_p2p.cli.docs import docs
 from zerorag_p2p.cli.node import init, neighbors, node, peers, show_id, status, version
 from zerorag_p2p.cli.query import get, query, verify
+from zerorag_p2p.cli.top import top
 
 # Measured: with a thread a core, a search in 10,000 vectors took 8 ms instead of 1.6.
 _ONE_THREAD: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -33,6 +35,7 @@ def cli() -> None:
 
 for _command in (
     *(init, show_id, consortium, docs, node, status, peers, neighbors),
+    *(memory, refusals, events, top),
     *(query, get, verify, version),
 ):
     cli.add_command(_command)

@@ -192,15 +192,17 @@ def neighbors(home: Home, as_json: bool) -> None:
         output.print_json(rows)
         return
     output.print_table(
-        ("organisation", "peer", "since", "connected", "vectors", "expires"),
+        ("organisation", "peer", "state", "since", "last useful", "round trip", "vectors", "bytes"),
         [
             (
                 row["organisation"],
                 row["peer"],
+                row["state"],
                 output.moment(row["since"]),
-                "yes" if row["connected"] else "no",
+                output.moment(row["last_useful"]),
+                output.milliseconds(row["round_trip_ms"]),
                 row["advertisement"]["vectors"] if row["advertisement"] else "-",
-                output.moment(row["advertisement"]["expires_at"]) if row["advertisement"] else "-",
+                output.size(row["bytes_sent"] + row["bytes_received"]),
             )
             for row in rows
         ],

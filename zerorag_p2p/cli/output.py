@@ -9,20 +9,41 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zerorag_p2p.wording import (
+    counted,
+    duration,
+    milliseconds,
+    moment,
+    printable,
+    short_peer,
+    size,
+)
+
 if TYPE_CHECKING:
     from rich.console import Console
 
+__all__ = [
+    "console",
+    "counted",
+    "duration",
+    "milliseconds",
+    "moment",
+    "print_fields",
+    "print_json",
+    "print_json_line",
+    "print_table",
+    "printable",
+    "progress_line",
+    "short_peer",
+    "size",
+]
+
 #: Characters a line where the output is no terminal.
 _WIDTH_WITHOUT_TERMINAL: Final = 160
-
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3_600
-_DAY_S: Final = 86_400
 
 
 def print_json(value: Any) -> None:
@@ -30,17 +51,9 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def printable(text: object) -> str:
-    """A text without control characters: they could clear a screen or turn a line around."""
-    return "".join(
-        character if character.isprintable() or character == "\n" else "\ufffd"
-        for character in str(text)
-    )
-
-
-def short_peer(peer: str) -> str:
-    """A peer id as people compare it: all begin alike, so the end tells them apart."""
-    return f"{peer[:8]}…{peer[-6:]}"
+def print_json_line(value: Any) -> None:
+    """Print one JSON document as one line, at once: more follow."""
+    click.echo(json.dumps(value, ensure_ascii=False))
 
 
 def console() -> Console:
@@ -86,35 +99,3 @@ def progress_line(shown: bool) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(Text("")) as status:
         yield lambda text: status.update(Text(printable(text).replace("\n", " ")))
-
-
-def moment(timestamp: float | None) -> str:
-    """A unix time in UTC, to the minute."""
-    if timestamp is None:
-        return "-"
-    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def duration(seconds: float) -> str:
-    """A span of time in its two largest units, for instance "3 h 20 min"."""
-    if seconds < _MINUTE_S:
-        return f"{seconds:.0f} s"
-    if seconds < _HOUR_S:
-        return f"{seconds // _MINUTE_S:.0f} min"
-    if seconds < _DAY_S:
-        return f"{seconds // _HOUR_S:.0f} h {seconds % _HOUR_S // _MINUTE_S:.0f} min"
-    return f"{seconds // _DAY_S:.0f} d {seconds % _DAY_S // _HOUR_S:.0f} h"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and its noun, for instance "1 document" or "2 documents"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def size(count: float) -> str:
-    """A number of bytes in a decimal unit."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1_000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1_000
-    return f"{count:.1f} GB"

@@ -42,6 +42,11 @@ purpose_option = click.option(
 @click.option("--fanout", type=click.IntRange(min=1), help="How many peers to ask at once.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time for everything.")
 @purpose_option
+@click.option(
+    "--view",
+    type=click.Choice(["title", "passage", "whole"]),
+    help="How much of each document is wanted.  [default: passage]",
+)
 @click.option("--user", metavar="PSEUDONYM", help="Who asks, for the audit of both sides.")
 @click.option("--routing", metavar="NAME", help="How to find peers: paper, or random order.")
 @click.option("--stop", metavar="RULE", help="When to stop: budget or settled.")
@@ -64,6 +69,7 @@ def query(
     fanout: int | None,
     timeout: float | None,
     purpose: str | None,
+    view: str | None,
     user: str | None,
     routing: str | None,
     stop: str | None,
@@ -89,6 +95,7 @@ def query(
             fanout=fanout,
             timeout_s=timeout,
             purpose=purpose,
+            view=view,
             user=user,
             routing=routing,
             stopping=stop,

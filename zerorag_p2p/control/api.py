@@ -27,6 +27,7 @@ from zerorag_p2p.control.events import Emit, Event, EventStream
 from zerorag_p2p.control.purposes import parse_purpose
 from zerorag_p2p.errors import UsageError, ZeroRagError
 from zerorag_p2p.identity.keys import parse_peer_id
+from zerorag_p2p.model import View
 from zerorag_p2p.node.reports import QueryProgress, to_json
 from zerorag_p2p.node.runtime import Node
 
@@ -46,6 +47,7 @@ class QueryBody(BaseModel):
     fanout: int | None = Field(default=None, ge=1, le=64)
     timeout_s: float | None = Field(default=None, gt=0, le=3_600)
     purpose: str = "TREAT"
+    view: View = View.PASSAGE
     user: str = Field(default="", max_length=MAX_NAME_BYTES)
     routing: str | None = None
     stopping: str | None = None
@@ -103,6 +105,31 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
         """Neighbours and their advertisements."""
         return {"neighbors": node.neighbors()}
 
+    @app.get("/v1/memory")
+    async def memory() -> dict[str, Any]:
+        """Whose queries are remembered; neither texts nor embeddings."""
+        return node.memory()
+
+    @app.get("/v1/refusals")
+    async def refusals() -> dict[str, Any]:
+        """The last refusals, ours and those of other peers."""
+        return {"refusals": node.refusals()}
+
+    @app.get("/v1/events", response_class=EventStream)
+    async def events() -> EventStream:
+        """What happens in the node from now on, until it ends: events, then an "end" event.
+
+        The texts of queries asked here are in it, and nowhere else: it is never logged.
+        """
+
+        async def work(emit: Emit) -> Event:
+            with node.watching(lambda happening: emit(to_json(happening))):
+                emit({"event": "watching", "peer": node.peer_id})
+                await shutdown.wait()
+            return {"event": "end", "end": {"reason": "the node ends"}}
+
+        return EventStream(work)
+
     @app.post("/v1/query", status_code=200, response_class=EventStream)
     async def query(body: QueryBody) -> EventStream:
         """Ask the consortium: progress events, then an "answer" or an "error" event."""
@@ -119,6 +146,7 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
                 fanout=body.fanout,
                 timeout_s=body.timeout_s,
                 purpose=purpose,
+                view=body.view,
                 user=body.user,
                 routing=body.routing,
                 stopping=body.stopping,

@@ -16,7 +16,8 @@ from zerorag_p2p.errors import ZeroRagError
 
 Event: TypeAlias = Mapping[str, Any]
 
-#: Gives out a progress event; drops it if the client is slow to read. Call it from trio's thread.
+#: Gives out an event. If the client is slow to read, the event is dropped, and a "lost" event tells
+#: how many were as soon as there is room again. Never waits. Call it from trio's thread.
 Emit: TypeAlias = Callable[[Event], None]
 
 
@@ -44,8 +45,8 @@ class EventStream(Response):
             nursery.cancel_scope.cancel()
 
     async def _send_events(self, send: Send) -> None:
-        # One more than `emit` fills: the last event always finds room.
-        source, sink = trio.open_memory_channel[tuple[Event, bool]](CONTROL_PROGRESS_EVENTS + 1)
+        # More than `emit` fills: the last event, and one on what was lost, always find room.
+        source, sink = trio.open_memory_channel[tuple[Event, bool]](CONTROL_PROGRESS_EVENTS + 2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run, source)
             ended = False
@@ -57,9 +58,21 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": body, "more_body": not ended})
 
     async def _run(self, source: trio.MemorySendChannel[tuple[Event, bool]]) -> None:
+        lost = 0
+
+        def tell_lost() -> None:
+            nonlocal lost
+            if lost:
+                source.send_nowait(({"event": "lost", "count": lost}, False))
+                lost = 0
+
         def emit(event: Event) -> None:
+            nonlocal lost
             if source.statistics().current_buffer_used < CONTROL_PROGRESS_EVENTS:
+                tell_lost()
                 source.send_nowait((event, False))
+            else:
+                lost += 1
 
         try:
             last = await self._work(emit)
@@ -67,6 +80,7 @@ class EventStream(Response):
             last = {"event": "error", "error": faults.to_json(error)}
         except Exception as error:  # The boundary of the process: a defect ends one request only.
             last = {"event": "error", "error": faults.report_defect(error)}
+        tell_lost()
         source.send_nowait((last, True))
 
 

@@ -6,12 +6,14 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final, cast
 
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 from hypercorn.typing import ASGIFramework
+from starlette.types import ASGIApp
 
 from zerorag_p2p.config import CONTROL_DRAIN_S
 from zerorag_p2p.control.api import build_app
@@ -32,7 +34,19 @@ async def serving(node: Node, shutdown: trio.Event) -> AsyncIterator[None]:
         node: A running node.
         shutdown: Ends the server; a request may set it.
     """
-    path = node.home.socket
+    async with listening(build_app(node, shutdown), node.home.socket, shutdown):
+        yield
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp, path: Path, shutdown: trio.Event) -> AsyncIterator[None]:
+    """Serve an application on a socket, as `serving` does a node's.
+
+    Args:
+        app: The application.
+        path: Of the socket; the caller makes sure that nobody else serves there.
+        shutdown: Ends the server.
+    """
     server_log = logging.getLogger("zerorag.control.server")
     server_log.setLevel(logging.WARNING)
     config = Config()
@@ -41,11 +55,11 @@ async def serving(node: Node, shutdown: trio.Event) -> AsyncIterator[None]:
     config.errorlog = server_log
     config.graceful_timeout = CONTROL_DRAIN_S
     # Two libraries' types for one interface, ASGI.
-    app = cast("ASGIFramework", build_app(node, shutdown))
+    served = cast("ASGIFramework", app)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(
-                partial(serve, app, shutdown_trigger=shutdown.wait, mode="asgi"), config
+                partial(serve, served, shutdown_trigger=shutdown.wait, mode="asgi"), config
             )
             yield
     finally:

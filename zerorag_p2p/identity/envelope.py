@@ -31,6 +31,8 @@ class Domain(enum.StrEnum):
     ROSTER = "zerorag/roster/1"
     JOIN_REQUEST = "zerorag/join-request/1"
     ADVERTISEMENT = "zerorag/advertisement/1"
+    REVOCATION = "zerorag/revocation/1"
+    WITHDRAWAL = "zerorag/withdrawal/1"
     # The three below are the external data of COSE messages (identity.cose).
     STATEMENT = "zerorag/statement/1"
     CUSTODY = "zerorag/custody/1"

@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import trio
@@ -22,7 +22,8 @@ from zerorag_p2p.errors import NetworkError, PolicyDenied, UsageError
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
 from zerorag_p2p.identity.roster import Roster, accept_roster, roster_state
-from zerorag_p2p.model import ContentHash, Fingerprint, PeerId, Purpose, Vector
+from zerorag_p2p.model import ContentHash, Fingerprint, PeerId, Purpose, Vector, View
+from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.checking import DocumentChecker
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
@@ -80,6 +81,7 @@ class NodeCore:
         self.fingerprint = fingerprint
         self.config = config
         self._clock = clock
+        self.activity = Activity(directory, clock)
         self.peer = Peer(
             identity.peer_id,
             holdings,
@@ -88,8 +90,12 @@ class NodeCore:
             dimension=fingerprint.dimension,
             record_of=directory.record,
         )
-        self.sessions = Sessions(network, directory, self._hello, config.network, clock)
-        self.exchanges = Exchanges(network, self.sessions, config.network, self._on_outcome)
+        self.sessions = Sessions(
+            network, directory, self._hello, config.network, clock, activity=self.activity
+        )
+        self.exchanges = Exchanges(
+            network, self.sessions, config.network, self._on_outcome, activity=self.activity
+        )
         self._neighborhood = Neighborhood(
             peer=self.peer,
             directory=directory,
@@ -99,6 +105,7 @@ class NodeCore:
             bootstrap=bootstrap,
             clock=clock,
             randomness=randomness,
+            activity=self.activity,
         )
         self._checker = DocumentChecker(
             identity.peer_id,
@@ -114,6 +121,7 @@ class NodeCore:
             settings=config.routing,
             clock=clock,
             randomness=randomness,
+            tell=self.activity.tell,
         )
         self.service = Service(
             identity=identity,
@@ -123,6 +131,7 @@ class NodeCore:
             holdings=holdings,
             settings=config.routing,
             clock=clock,
+            activity=self.activity,
         )
         handlers = {
             HELLO: self.sessions.answer_hello,
@@ -191,6 +200,7 @@ class NodeCore:
         fanout: int | None = None,
         timeout_s: float | None = None,
         purpose: Purpose = Purpose.TREAT,
+        view: View = View.PASSAGE,
         user: str = "",
         routing: str | None = None,
         stopping: str | None = None,
@@ -210,6 +220,7 @@ class NodeCore:
             fanout=_within("fanout", fanout, defaults.fanout, MAX_FANOUT),
             timeout_s=timeout_s or self.config.network.query_timeout_s,
             purpose=purpose,
+            view=view,
             user=user or _OWN_USER,
             strategy=self._strategy(routing, stopping),
             remember=remember,
@@ -243,6 +254,7 @@ class NodeCore:
             peer,
             [content_hash],
             purpose=purpose,
+            view=View.PASSAGE,
             user=_OWN_USER,
             audit=secrets.token_hex(8),
             timeout_s=self.config.network.request_timeout_s,
@@ -267,8 +279,9 @@ class NodeCore:
         known = self.network.connected() | {item.peer for item in self.peer.neighbors}
         for peer in sorted(known):
             if not self.directory.admits(peer, now):
-                logger.info("%s %s", peer, self.directory.standing(peer, now).describe())
-                self._neighborhood.forget(peer)
+                standing = self.directory.standing(peer, now).describe()
+                logger.info("%s %s", peer, standing)
+                self._neighborhood.forget(peer, standing)
                 await self.network.disconnect(peer)
         return roster
 
@@ -309,6 +322,11 @@ class NodeCore:
             "advertised_vectors": len(self.peer.advertisements),
             "fingerprint": self.fingerprint.to_map(),
             "requests": {"answered": self.service.answered, "refused": self.service.refused},
+            "traffic": {
+                **asdict(self.activity.counts),
+                "bytes_sent": self.activity.figures.bytes_sent,
+                "bytes_received": self.activity.figures.bytes_received,
+            },
         }
 
     def peers(self) -> list[dict[str, Any]]:
@@ -326,6 +344,7 @@ class NodeCore:
                     "organisation": member.organisation,
                     "standing": self.directory.standing(member.peer, now).value,
                     "connected": member.peer in connected,
+                    "state": self._state(member.peer, connected),
                     "neighbor": member.peer in self.peer.neighbors,
                     "addresses": list(self.directory.addresses(member.peer)),
                     "session": session
@@ -347,6 +366,8 @@ class NodeCore:
         rows = []
         for neighbor in self.peer.neighbors:
             held = self.peer.advertisements.get(neighbor.peer)
+            figures = self.activity.figures.get(neighbor.peer)
+            seconds = figures.round_trip_s
             rows.append(
                 {
                     "peer": neighbor.peer,
@@ -354,6 +375,10 @@ class NodeCore:
                     "since": neighbor.since,
                     "last_useful": neighbor.last_useful,
                     "connected": neighbor.peer in connected,
+                    "state": self._state(neighbor.peer, connected),
+                    "round_trip_ms": None if seconds is None else round(seconds * 1000, 3),
+                    "bytes_sent": figures.bytes_sent,
+                    "bytes_received": figures.bytes_received,
                     "advertisement": held
                     and {
                         "vectors": len(held.documents),
@@ -364,6 +389,42 @@ class NodeCore:
                 }
             )
         return rows
+
+    def _state(self, peer: PeerId, connected: frozenset[PeerId]) -> str:
+        """Whether we hold a connection to `peer`, could have one, or tried in vain."""
+        if peer in connected:
+            return "connected"
+        if self._neighborhood.unreachable_since(peer) is not None:
+            return "unreachable"
+        return "not connected"
+
+    def memory(self) -> dict[str, Any]:
+        """Whose queries are remembered, ready for JSON. Neither texts nor embeddings are told."""
+        expiries: dict[PeerId, list[float]] = {}
+        for querier, _, expires_at in self.peer.memory.entries():
+            expiries.setdefault(querier, []).append(expires_at)
+        return {
+            "queries": len(self.peer.memory),
+            "capacity": self.config.routing.memory_limit,
+            "queriers": [
+                {
+                    "peer": querier,
+                    "organisation": self.directory.organisation(querier),
+                    "queries": len(times),
+                    "asked_at": self.activity.figures.get(querier).asked_at,
+                    "first_expiry": min(times),
+                    "last_expiry": max(times),
+                }
+                for querier, times in expiries.items()
+            ],
+        }
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """The last refusals, ours and those of others, oldest first, ready for JSON."""
+        return [
+            {name: value for name, value in asdict(refusal).items() if name != "event"}
+            for refusal in self.activity.refusals
+        ]
 
 
 def _within(name: str, value: int | None, default: int, largest: int) -> int:

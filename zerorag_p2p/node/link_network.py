@@ -11,6 +11,8 @@ The theory, in four rules:
 2. Two peers that dial each other at once end up with two links. Both sides prefer the one that
    the smaller peer id dialled, so both soon ask over the same; the other is closed by the side
    that dialled it, once it has carried no stream for as long as a stream may be idle.
+   The last link of a peer goes likewise, after the longer `connection_idle_s`: a consortium may
+   have more members than a node may have connections.
 3. A dial is shared by all who want that peer, lives while one of them waits, and tries addresses
    in parallel, each a little after the last (RFC 8305). The first that answers as the peer wins.
 4. The gate is asked before a dial, after every handshake, and for every stream. Nothing of a
@@ -334,10 +336,15 @@ class LinkNetwork(ABC):
         we_dial = self._peer_id < peer
         # Of equals the newest: the older may have died unnoticed.
         links.sort(key=lambda item: (item.link.dialled != we_dial, -item.age))
-        gone_at = trio.current_time() + self._settings.stream_idle_s
+        now = trio.current_time()
         for item in links:
-            redundant = item is not links[0] and item.link.dialled and not item.streams
-            item.nursery.cancel_scope.deadline = gone_at if redundant else math.inf
+            patience = (
+                self._settings.connection_idle_s
+                if item is links[0]
+                else self._settings.stream_idle_s
+            )
+            unused = item.link.dialled and not item.streams
+            item.nursery.cancel_scope.deadline = now + patience if unused else math.inf
 
     def _tell(self, peer: PeerId, *, connected: bool) -> None:
         for on_event in self._watchers:
@@ -357,6 +364,7 @@ class LinkNetwork(ABC):
     def _counted(self, attached: _Attached) -> Iterator[None]:
         """Count a stream of a link for as long as it lasts."""
         attached.streams += 1
+        attached.nursery.cancel_scope.deadline = math.inf
         try:
             yield
         finally:

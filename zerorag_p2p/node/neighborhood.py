@@ -14,8 +14,10 @@ import trio
 from zerorag_p2p.config import NodeConfig
 from zerorag_p2p.errors import NetworkError, RemoteError, RemoteRefusal
 from zerorag_p2p.model import PeerId
+from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.happenings import NeighborAdded, NeighborRemoved
 from zerorag_p2p.node.outgoing import Exchanges
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.state import held_advertisement
@@ -33,6 +35,7 @@ class Neighborhood:
     Args:
         bootstrap: Peers whose addresses are configured; they are asked first.
         clock: Unix seconds.
+        activity: Takes in who becomes a neighbour and who is forgotten.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Neighborhood:
         bootstrap: Sequence[PeerId],
         clock: Callable[[], float],
         randomness: random.Random,
+        activity: Activity,
     ) -> None:
         self._peer = peer
         self._directory = directory
@@ -55,6 +59,7 @@ class Neighborhood:
         self._bootstrap = tuple(bootstrap)
         self._clock = clock
         self._randomness = randomness
+        self._activity = activity
         self._refreshed: dict[PeerId, float] = {}
         self._unreachable_since: dict[PeerId, float] = {}
 
@@ -67,9 +72,18 @@ class Neighborhood:
 
     async def adopt(self, peer: PeerId) -> None:
         """Make `peer` a neighbour and fetch its advertisement."""
-        evicted = self._peer.add_neighbor(peer, self._clock())
-        if evicted is not None:
-            self._refreshed.pop(evicted, None)
+        if peer not in self._peer.neighbors:
+            evicted = self._peer.add_neighbor(peer, self._clock())
+            if evicted is not None:
+                self._refreshed.pop(evicted, None)
+            self._activity.tell(
+                NeighborAdded(
+                    at=self._clock(),
+                    peer=peer,
+                    organisation=self._directory.organisation(peer),
+                    evicted=None if evicted is None else self._directory.name(evicted),
+                )
+            )
         await self._refresh(peer)
 
     async def run(self) -> None:
@@ -83,11 +97,25 @@ class Neighborhood:
                 nursery.start_soon(self._find_neighbors)
             await trio.sleep(self._config.network.maintenance_interval_s)
 
-    def forget(self, peer: PeerId) -> None:
-        """Forget a peer that left or was revoked."""
+    def forget(self, peer: PeerId, reason: str = "left") -> None:
+        """Forget a peer that left or was revoked; `reason` is for people."""
+        was_neighbor = peer in self._peer.neighbors
         self._peer.on_departed(peer)
         self._refreshed.pop(peer, None)
         self._unreachable_since.pop(peer, None)
+        if was_neighbor:
+            self._activity.tell(
+                NeighborRemoved(
+                    at=self._clock(),
+                    peer=peer,
+                    organisation=self._directory.organisation(peer),
+                    reason=reason,
+                )
+            )
+
+    def unreachable_since(self, peer: PeerId) -> float | None:
+        """Since when `peer` could not be reached, in unix seconds; None if it could at last."""
+        return self._unreachable_since.get(peer)
 
     def _drop_departed(self) -> None:
         now = self._clock()
@@ -95,7 +123,7 @@ class Neighborhood:
         for peer, since in list(self._unreachable_since.items()):
             if now - since >= patience:
                 logger.info("%s has been unreachable for %.0f s and is forgotten", peer, patience)
-                self.forget(peer)
+                self.forget(peer, f"unreachable for {patience:g} s")
 
     def _due(self) -> list[PeerId]:
         """Neighbours without a session, or whose advertisement is missing or old."""

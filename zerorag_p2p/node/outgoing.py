@@ -18,6 +18,7 @@ from zerorag_p2p.errors import (
 )
 from zerorag_p2p.identity.envelope import Domain, open_envelope
 from zerorag_p2p.model import ContentHash, PeerId, Purpose, View
+from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.contacts import Failure, Outcome, failure_of
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.node.sessions import Sessions
@@ -28,8 +29,14 @@ from zerorag_p2p.wire.advertise import (
     decode_advertisement,
     encode_advertise_request,
 )
-from zerorag_p2p.wire.fetch import FetchItem, FetchRequest, decode_fetch_reply, encode_fetch
-from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, LIMITS, QUERY
+from zerorag_p2p.wire.fetch import (
+    FetchItem,
+    FetchRefused,
+    FetchRequest,
+    decode_fetch_reply,
+    encode_fetch,
+)
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, LIMITS, QUERY, family
 from zerorag_p2p.wire.query import QueryRequest, QueryResult, decode_query_reply, encode_query
 from zerorag_p2p.wire.refusal import Refusal
 
@@ -58,6 +65,7 @@ class Exchanges:
     Args:
         on_outcome: Told after every exchange how it ended and whether the peer had the full
             request timeout to answer.
+        activity: Takes in figures and refusals.
     """
 
     def __init__(
@@ -66,11 +74,14 @@ class Exchanges:
         sessions: Sessions,
         settings: NetworkConfig,
         on_outcome: Callable[[PeerId, Outcome, bool], None],
+        *,
+        activity: Activity,
     ) -> None:
         self._network = network
         self._sessions = sessions
         self._settings = settings
         self._on_outcome = on_outcome
+        self._activity = activity
 
     async def query(
         self,
@@ -99,6 +110,7 @@ class Exchanges:
         documents: Sequence[ContentHash],
         *,
         purpose: Purpose,
+        view: View,
         user: str,
         audit: str,
         timeout_s: float,
@@ -118,7 +130,7 @@ class Exchanges:
                     purpose=purpose,
                     user=user,
                     audit=audit,
-                    view=View.WHOLE,
+                    view=view,
                     deadline_ms=deadline_ms,
                 )
 
@@ -132,6 +144,16 @@ class Exchanges:
             reply = await self._exchange(peer, FETCH, encode, left, traffic)
             if isinstance(reply, Failure):
                 return reply
+            for item in reply:
+                if isinstance(item, FetchRefused):
+                    self._activity.tell_refusal(
+                        peer,
+                        by="them",
+                        request=family(FETCH),
+                        code=item.code,
+                        reason=item.reason,
+                        document=item.content_hash,
+                    )
             items.extend(reply)
         return items
 
@@ -169,10 +191,22 @@ class Exchanges:
             left = max(deadline - trio.current_time(), 0.001)
             payload, decode = encode(min(int(left * 1000) or 1, MAX_DEADLINE_MS))
             traffic.sent += len(payload)
+            self._activity.figures.note(peer, sent=len(payload))
+            asked = trio.current_time()
             data = await self._network.request(peer, protocol, payload, timeout_s=left)
             traffic.received += len(data)
+            figures = self._activity.figures.note(peer, received=len(data))
+            if protocol != FETCH:  # A text of a megabyte says little about the round trip.
+                figures.note_round_trip(trio.current_time() - asked)
             reply = decode(data)
             if isinstance(reply, Refusal):
+                self._activity.tell_refusal(
+                    peer,
+                    by="them",
+                    request=family(protocol),
+                    code=reply.code,
+                    reason=reply.reason,
+                )
                 raise reply.error()
         except (NetworkError, RemoteError, RemoteRefusal, DecodeError, IntegrityError) as error:
             failure = failure_of(error)

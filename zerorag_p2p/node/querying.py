@@ -25,6 +25,8 @@ from zerorag_p2p.model import (
 from zerorag_p2p.node.checking import DocumentChecker
 from zerorag_p2p.node.contacts import Failure
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.happenings import Observer
+from zerorag_p2p.node.narration import Narration
 from zerorag_p2p.node.outgoing import Exchanges, Traffic
 from zerorag_p2p.node.reports import (
     AnswerDocument,
@@ -42,6 +44,7 @@ from zerorag_p2p.routing.walk import (
     FoundDocument,
     PeerReferral,
     ReturnedDocument,
+    Step,
     Waiting,
     Walk,
 )
@@ -79,6 +82,7 @@ class QuerySettings:
     fanout: int
     timeout_s: float
     purpose: Purpose
+    view: View
     user: str
     strategy: Strategy
     remember: bool
@@ -100,6 +104,7 @@ class _Running:
     settings: QuerySettings
     walk: Walk
     audit: str
+    narration: Narration
     walk_deadline: float
     deadline: float
     on_progress: ProgressCallback | None
@@ -126,6 +131,7 @@ class Querier:
         settings: RoutingConfig,
         clock: Callable[[], float],
         randomness: random.Random,
+        tell: Observer,
     ) -> None:
         self._exchanges = exchanges
         self._directory = directory
@@ -134,6 +140,7 @@ class Querier:
         self._settings = settings
         self._clock = clock
         self._randomness = randomness
+        self._tell = tell
 
     async def run(
         self, settings: QuerySettings, on_progress: ProgressCallback | None = None
@@ -151,22 +158,43 @@ class Querier:
             fanout=settings.fanout,
             strategy=settings.strategy,
         )
+        audit = secrets.token_hex(8)
         running = _Running(
             settings=settings,
             walk=walk,
-            audit=secrets.token_hex(8),
+            audit=audit,
+            narration=Narration(audit, self._directory, self._clock, self._tell),
             walk_deadline=started + settings.timeout_s * _WALK_SHARE,
             deadline=started + settings.timeout_s,
             on_progress=on_progress,
         )
-        with trio.move_on_at(running.walk_deadline):
-            await self._walk(running)
-        walk.stop(DEADLINE_REACHED)  # without effect if the walk has finished
-        documents = await self._fetch(running)
-        report = self._report(running, documents, started_at, trio.current_time() - started)
+        running.narration.begin(
+            text=settings.text,
+            k=settings.k,
+            budget=settings.budget,
+            fanout=settings.fanout,
+            purpose=settings.purpose,
+        )
+        report = None
+        try:
+            with trio.move_on_at(running.walk_deadline):
+                await self._walk(running)
+            self._give_up(running)
+            documents = await self._fetch(running)
+            report = self._report(running, documents, started_at, trio.current_time() - started)
+        finally:
+            running.narration.end(report, walk, running.traffic, trio.current_time() - started)
         return report, walk
 
     # The walk.
+
+    def _give_up(self, running: _Running) -> None:
+        """End the walk at its deadline; without effect if it has finished."""
+        walk = running.walk
+        walk.stop(DEADLINE_REACHED)
+        for step in walk.steps:
+            if step.peer not in running.ended:
+                self._narrate_contact_end(running, step.peer)
 
     async def _walk(self, running: _Running) -> None:
         walk = running.walk
@@ -176,6 +204,7 @@ class Querier:
                 match walk.next():
                     case Contact(peer, budget_left):
                         self._progress(running, "contact", peer)
+                        running.narration.contact(walk.visited[peer], budget_left)
                         nursery.start_soon(self._contact, running, peer, budget_left, send)
                     case Waiting():
                         self._take_in(running, await receive.receive())
@@ -204,7 +233,7 @@ class Querier:
                 purpose=settings.purpose,
                 user=settings.user,
                 audit=running.audit,
-                view=View.WHOLE,
+                view=settings.view,
                 remember_until=remember_until,
             )
 
@@ -224,12 +253,18 @@ class Querier:
         if isinstance(ended.reply, Failure):
             walk.on_failure(peer, ended.reply.outcome)
             self._progress(running, "failure", peer, ended.reply.reason)
+            self._narrate_contact_end(running, peer)
             return
         documents, referrals = read_result(running.settings.embedding, ended.reply)
         accepted = [item for item in documents if self._accept(running, item, peer)]
         records = {referral.peer: referral.record for referral in ended.reply.referrals}
         walk.on_reply(peer, accepted, self._members_among(referrals, records))
         self._progress(running, "reply", peer)
+        self._narrate_contact_end(running, peer)
+
+    def _narrate_contact_end(self, running: _Running, peer: PeerId) -> None:
+        walk = running.walk
+        running.narration.contact_ended(self._contact_report(running, walk.visited[peer]), walk)
 
     def _accept(self, running: _Running, document: ReturnedDocument, holder: PeerId) -> bool:
         """Whether a result may count. What cannot enter the result anyway is not checked."""
@@ -314,15 +349,19 @@ class Querier:
         answers: dict[ContentHash, AnswerDocument],
     ) -> None:
         self._progress(running, "fetch", holder)
+        running.narration.fetch(holder, len(wanted))
+        began = trio.current_time()
         reply = await self._exchanges.fetch(
             holder,
             [found.document.content_hash for found in wanted],
             purpose=running.settings.purpose,
+            view=running.settings.view,
             user=running.settings.user,
             audit=running.audit,
             timeout_s=running.time_left,
             traffic=running.traffic,
         )
+        delivered = []
         for number, found in enumerate(wanted):
             if isinstance(reply, Failure):
                 answer = self._without_text(
@@ -333,6 +372,8 @@ class Querier:
             if answer.status is DocumentStatus.REJECTED:
                 running.rejected.append(answer)
             answers[found.document.content_hash] = answer
+            delivered.append(answer)
+        running.narration.fetch_ended(holder, delivered, trio.current_time() - began)
 
     def _delivered(
         self, running: _Running, found: FoundDocument, holder: PeerId, item: FetchItem
@@ -409,23 +450,25 @@ class Querier:
         )
 
     def _contacts(self, running: _Running) -> Iterable[ContactReport]:
-        for step in running.walk.steps:
-            ended = running.ended.get(step.peer)
-            failure = ended.reply if ended and isinstance(ended.reply, Failure) else None
-            yield ContactReport(
-                peer=step.peer,
-                organisation=self._directory.organisation(step.peer),
-                evidence=step.reason,
-                score=step.score if step.score > NEVER_COMPARED else None,
-                outcome=step.outcome,
-                reason=failure.reason if failure else "",
-                code=failure.code if failure else "",
-                documents=step.documents,
-                improved=step.improved,
-                referrals=step.referrals,
-                new_candidates=step.new_candidates,
-                milliseconds=ended.milliseconds if ended else 0.0,
-            )
+        return (self._contact_report(running, step) for step in running.walk.steps)
+
+    def _contact_report(self, running: _Running, step: Step) -> ContactReport:
+        ended = running.ended.get(step.peer)
+        failure = ended.reply if ended and isinstance(ended.reply, Failure) else None
+        return ContactReport(
+            peer=step.peer,
+            organisation=self._directory.organisation(step.peer),
+            evidence=step.reason,
+            score=step.score if step.score > NEVER_COMPARED else None,
+            outcome=step.outcome,
+            reason=failure.reason if failure else "",
+            code=failure.code if failure else "",
+            documents=step.documents,
+            improved=step.improved,
+            referrals=step.referrals,
+            new_candidates=step.new_candidates,
+            milliseconds=ended.milliseconds if ended else 0.0,
+        )
 
     def _progress(self, running: _Running, event: str, peer: PeerId, detail: str = "") -> None:
         if running.on_progress is None:

@@ -13,7 +13,7 @@ import resource
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -28,10 +28,11 @@ from zerorag_p2p.home import Home
 from zerorag_p2p.identity.keys import Identity, parse_peer_id
 from zerorag_p2p.identity.roster import Roster, open_roster
 from zerorag_p2p.library.library import Library
-from zerorag_p2p.model import CONTENT_HASH_DIGITS, ContentHash, PeerId, Purpose, Vector
+from zerorag_p2p.model import CONTENT_HASH_DIGITS, ContentHash, PeerId, Purpose, Vector, View
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.files import HomeLock, load_identity
+from zerorag_p2p.node.happenings import Observer
 from zerorag_p2p.node.libp2p_network import Libp2pNetwork
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, ProgressCallback, QueryReport
@@ -198,6 +199,7 @@ class Node:
         fanout: int | None = None,
         timeout_s: float | None = None,
         purpose: Purpose = Purpose.TREAT,
+        view: View = View.PASSAGE,
         user: str = "",
         routing: str | None = None,
         stopping: str | None = None,
@@ -213,6 +215,7 @@ class Node:
             fanout: Requests in flight at a time.
             timeout_s: Deadline of the whole query, fetches included.
             purpose: Purpose of use; owners decide by it.
+            view: How much of each document is wanted; owners may allow less, then nothing comes.
             user: Pseudonym of the user who asks; without one the node itself does.
             routing: Name of a routing algorithm other than the configured one.
             stopping: Name of a stopping rule other than the algorithm's.
@@ -233,6 +236,7 @@ class Node:
             fanout=fanout,
             timeout_s=timeout_s,
             purpose=purpose,
+            view=view,
             user=user,
             routing=routing,
             stopping=stopping,
@@ -336,6 +340,18 @@ class Node:
     def neighbors(self) -> list[dict[str, Any]]:
         """The neighbour view from the oldest to the newest, ready for JSON."""
         return self.core.neighbors()
+
+    def memory(self) -> dict[str, Any]:
+        """Whose queries are remembered, ready for JSON."""
+        return self.core.memory()
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """The last refusals, ours and those of others, oldest first, ready for JSON."""
+        return self.core.refusals()
+
+    def watching(self, observer: Observer) -> AbstractContextManager[None]:
+        """Tell `observer` of everything that happens while the context is entered."""
+        return self.core.activity.watching(observer)
 
 
 def _resident_bytes() -> int:

@@ -13,8 +13,10 @@ from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.release import sign_release
-from zerorag_p2p.model import ContentHash, Document, PeerId, RefusalCode, View
+from zerorag_p2p.model import Content, ContentHash, Document, PeerId, RefusalCode, View
+from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.happenings import FetchAnswered, QueryAnswered
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.peer import Corpus, Peer, Requester
 from zerorag_p2p.policy.decision import AccessRequest, Act, Decision, decide
@@ -32,6 +34,7 @@ from zerorag_p2p.wire.fetch import (
     decode_fetch,
     encode_fetch_result,
 )
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, QUERY, family
 from zerorag_p2p.wire.query import decode_query, encode_query_result
 from zerorag_p2p.wire.refusal import Refusal, encode_refusal
 
@@ -80,6 +83,7 @@ class Service:
         holdings: Holdings,
         settings: RoutingConfig,
         clock: Callable[[], float],
+        activity: Activity,
     ) -> None:
         self._identity = identity
         self._directory = directory
@@ -88,6 +92,7 @@ class Service:
         self._holdings = holdings
         self._settings = settings
         self._clock = clock
+        self._activity = activity
         self._advertisement: tuple[int, Advertisement, bytes] | None = None
         #: Requests answered and refused since the start, by protocol name.
         self.answered = 0
@@ -95,18 +100,22 @@ class Service:
 
     async def answer_query(self, peer: PeerId, payload: bytes) -> bytes:
         """Answer a query (wire.query)."""
-        return self._answer(peer, payload, self._query)
+        return self._answer(QUERY, peer, payload, self._query)
 
     async def answer_fetch(self, peer: PeerId, payload: bytes) -> bytes:
         """Deliver documents, each with its attribution and a release (wire.fetch)."""
-        return self._answer(peer, payload, self._fetch)
+        return self._answer(FETCH, peer, payload, self._fetch)
 
     async def answer_advertise(self, peer: PeerId, payload: bytes) -> bytes:
         """Hand out our advertisement (wire.advertise)."""
-        return self._answer(peer, payload, self._advertise)
+        return self._answer(ADVERTISE, peer, payload, self._advertise)
 
     def _answer(
-        self, peer: PeerId, payload: bytes, answer: Callable[[PeerId, bytes], bytes | Refusal]
+        self,
+        protocol: str,
+        peer: PeerId,
+        payload: bytes,
+        answer: Callable[[PeerId, bytes], bytes | Refusal],
     ) -> bytes:
         reply: bytes | Refusal | None = self._refusal(peer)
         if reply is None:
@@ -117,15 +126,19 @@ class Service:
                 reply = Refusal(RefusalCode.MALFORMED, str(error))
         if isinstance(reply, Refusal):
             self.refused += 1
+            self._activity.tell_refusal(
+                peer, by="us", request=family(protocol), code=reply.code, reason=reply.reason
+            )
             return encode_refusal(reply)
         self.answered += 1
+        self._activity.figures.note(peer, sent=len(reply), received=len(payload))
         return reply
 
     def _refusal(self, peer: PeerId) -> Refusal | None:
         """Why nothing is answered to `peer`, if that is so."""
         now = self._clock()
         if not self._directory.admits(peer, now):
-            reason = f"{peer} {self._directory.standing(peer, now).describe}"
+            reason = f"{peer} {self._directory.standing(peer, now).describe()}"
             return Refusal(RefusalCode.NOT_A_MEMBER, reason)
         if self._sessions.get(peer) is None:
             return Refusal(RefusalCode.HELLO_REQUIRED, "say hello on this connection first")
@@ -139,6 +152,22 @@ class Service:
         reply = self._peer.answer(request, self._requester(peer), self._clock())
         if isinstance(reply, Refusal):
             return reply
+        now = self._clock()
+        remembered = request.remember_until is not None
+        if remembered:
+            self._activity.figures.note(peer).asked_at = now
+        self._activity.tell(
+            QueryAnswered(
+                at=now,
+                peer=peer,
+                organisation=self._directory.organisation(peer),
+                k=request.k,
+                purpose=request.purpose,
+                remembered=remembered,
+                documents=len(reply.documents),
+                referrals=len(reply.referrals),
+            )
+        )
         return encode_query_result(reply, request.encoding)
 
     # Fetching.
@@ -146,7 +175,17 @@ class Service:
     def _fetch(self, peer: PeerId, payload: bytes) -> bytes:
         request = decode_fetch(payload)
         requester = self._requester(peer)
-        items = (self._release(document, request, requester) for document in request.documents)
+        items = [self._release(document, request, requester) for document in request.documents]
+        self._activity.tell(
+            FetchAnswered(
+                at=self._clock(),
+                peer=peer,
+                organisation=requester.organisation,
+                purpose=request.purpose,
+                documents=len(items),
+                delivered=sum(isinstance(item, FetchedDocument) for item in items),
+            )
+        )
         return encode_fetch_result(FetchResult(tuple(items)))
 
     def _release(
@@ -162,12 +201,12 @@ class Service:
         for stored in self._holdings.get(content_hash):
             decision = self._decide(access, stored.collection, content_hash)
             if decision.allowed:
-                content = self._holdings.read(stored).content()
+                view, content = _view_of(self._holdings.read(stored), request.view)
                 release = sign_release(
                     self._identity,
                     content,
                     content_hash=content_hash,
-                    view=View.WHOLE,
+                    view=view,
                     receiver=requester.peer,
                     purpose=request.purpose,
                     audit=request.audit,
@@ -181,6 +220,14 @@ class Service:
                 )
             logger.info(
                 "denied %s a fetch of %s: %s", requester.peer, content_hash[:16], decision.reason
+            )
+            self._activity.tell_refusal(
+                requester.peer,
+                by="us",
+                request=family(FETCH),
+                code=RefusalCode.DENIED,
+                reason=decision.reason,
+                document=content_hash,
             )
         return FetchRefused(content_hash, RefusalCode.DENIED, NOT_AVAILABLE)
 
@@ -234,3 +281,14 @@ class Service:
         if self._advertisement is None:
             return now
         return max(now, self._advertisement[1].sequence + 1)
+
+
+def _view_of(document: Document, wanted: View) -> tuple[View, bytes]:
+    """The bytes that show as much of a document as is wanted, and how much that is.
+
+    A document is a passage already: the views of a passage and of the whole are the same bytes.
+    """
+    if wanted.rank > View.TITLE.rank:
+        return View.WHOLE, document.content()
+    title_only = Content(document.title, "", document.part, document.parts)
+    return View.TITLE, title_only.encode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import trio
 
@@ -22,6 +23,7 @@ from zerorag_p2p.errors import (
     RemoteRefusal,
 )
 from zerorag_p2p.model import Fingerprint, PeerId, RefusalCode
+from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.wire.hello import (
@@ -31,7 +33,7 @@ from zerorag_p2p.wire.hello import (
     decode_hello_reply,
     encode_hello,
 )
-from zerorag_p2p.wire.protocols import HELLO
+from zerorag_p2p.wire.protocols import HELLO, family
 from zerorag_p2p.wire.refusal import Refusal, encode_refusal
 
 logger = logging.getLogger("zerorag.node")
@@ -61,6 +63,7 @@ class Sessions:
     Args:
         own_hello: Our hello at this moment.
         clock: Unix seconds.
+        activity: Takes in figures and refusals.
     """
 
     def __init__(
@@ -70,12 +73,15 @@ class Sessions:
         own_hello: Callable[[], Hello],
         settings: NetworkConfig,
         clock: Callable[[], float],
+        *,
+        activity: Activity,
     ) -> None:
         self._network = network
         self._directory = directory
         self._own_hello = own_hello
         self._settings = settings
         self._clock = clock
+        self._activity = activity
         self._sessions: dict[PeerId, Session] = {}
         self._opening: dict[PeerId, trio.Lock] = {}
         #: The last refusal or failure of a hello, by peer; bounded by the roster.
@@ -135,13 +141,15 @@ class Sessions:
         )
         try:
             theirs = decode_hello_reply(reply)
-            if isinstance(theirs, Refusal):
-                raise theirs.error()
-            return self._accept(peer, ours, theirs, we_dialled=True)
         except DecodeError as error:
             raise RemoteError(f"{peer} sent a malformed hello: {error}") from None
+        if isinstance(theirs, Refusal):
+            self._note(peer, theirs.error(), by="them")
+            raise theirs.error()
+        try:
+            return self._accept(peer, ours, theirs, we_dialled=True)
         except RemoteRefusal as refusal:
-            self._note(peer, refusal.reason)
+            self._note(peer, refusal, by="us")
             raise
 
     async def answer_hello(self, peer: PeerId, payload: bytes) -> bytes:
@@ -149,14 +157,16 @@ class Sessions:
         now = self._clock()
         if not self._directory.admits(peer, now):
             reason = f"{peer} {self._directory.standing(peer, now).describe()}"
-            return encode_refusal(Refusal(RefusalCode.NOT_A_MEMBER, reason))
+            stranger = Refusal(RefusalCode.NOT_A_MEMBER, reason)
+            self._note(peer, stranger.error(), by="us")
+            return encode_refusal(stranger)
         ours = self._own_hello()
         try:
             self._accept(peer, ours, decode_hello(payload), we_dialled=False)
         except DecodeError as error:
             return encode_refusal(Refusal(RefusalCode.MALFORMED, str(error)))
         except RemoteRefusal as refusal:
-            self._note(peer, refusal.reason)
+            self._note(peer, refusal, by="us")
             return encode_refusal(Refusal(RefusalCode(refusal.code), refusal.reason))
         return encode_hello(ours)
 
@@ -183,11 +193,14 @@ class Sessions:
         self._notice_roster(peer, theirs.roster_version)
         return session
 
-    def _note(self, peer: PeerId, reason: str) -> None:
-        """Keep a refusal for the operator; log it once as long as it stays the same."""
-        if self.last_error.get(peer) != reason:
-            self.last_error[peer] = reason
-            logger.warning("no session with %s: %s", peer, reason)
+    def _note(self, peer: PeerId, refusal: RemoteRefusal, *, by: Literal["us", "them"]) -> None:
+        """Keep a refusal for the operator; tell it once as long as it stays the same."""
+        if self.last_error.get(peer) != refusal.reason:
+            self.last_error[peer] = refusal.reason
+            logger.warning("no session with %s: %s", peer, refusal.reason)
+            self._activity.tell_refusal(
+                peer, by=by, request=family(HELLO), code=refusal.code, reason=refusal.reason
+            )
 
     def _notice_roster(self, peer: PeerId, version: int) -> None:
         if version > max(self.newest_roster_seen, self._directory.roster.version):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from zerorag_p2p.model import HashPrefix, PeerId, Vector
 from zerorag_p2p.routing.peers import PeerTable
+from zerorag_p2p.routing.rows import MakeRows, MatrixRows
 
 _FIRST_ROWS = 64
 _KMEANS_ROUNDS = 10
@@ -40,10 +41,10 @@ class HeldAdvertisement:
 class AdvertisementStore:
     """Advertisements by owner, their vectors the rows of one matrix for scoring."""
 
-    def __init__(self, dimension: int, peers: PeerTable) -> None:
+    def __init__(self, dimension: int, peers: PeerTable, make_rows: MakeRows = MatrixRows) -> None:
         self._peers = peers
         self._by_owner: dict[PeerId, HeldAdvertisement] = {}
-        self._rows: Vector = np.zeros((_FIRST_ROWS, dimension), dtype=np.float32)
+        self._rows = make_rows(dimension)
         self._owners: NDArray[np.intp] = np.zeros(_FIRST_ROWS, dtype=np.intp)
         self._documents: list[HashPrefix | None] = []
         # The rows of one owner lie together, and stay so when others are removed.
@@ -75,7 +76,7 @@ class AdvertisementStore:
         end = start + len(advertisement.documents)
         self._reserve(end)
         if end > start:
-            self._rows[start:end] = advertisement.vectors
+            self._rows.write(start, advertisement.vectors)
             self._owners[start:end] = self._peers.acquire(advertisement.owner, end - start)
         self._documents.extend(advertisement.documents)
         return True
@@ -89,8 +90,8 @@ class AdvertisementStore:
         count = len(held.documents)
         if count:
             size = len(self._documents)
-            for array in (self._rows, self._owners):
-                array[first : size - count] = array[first + count : size]
+            self._rows.move(first, np.arange(first + count, size))
+            self._owners[first : size - count] = self._owners[first + count : size]
             del self._documents[first : first + count]
             for other, row in self._first_rows.items():
                 if row > first:
@@ -114,7 +115,7 @@ class AdvertisementStore:
         every row, for `best_document`.
         """
         size = len(self._documents)
-        similarities: NDArray[np.float32] = self._rows[:size] @ embedding
+        similarities = self._rows.dot(embedding, size)
         np.maximum.at(scores, self._owners[:size], similarities)
         return similarities
 
@@ -127,13 +128,9 @@ class AdvertisementStore:
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._owners):
             return
-        capacity = max(rows, 2 * len(self._owners))
-        size = len(self._documents)
-        for name in ("_rows", "_owners"):
-            old = getattr(self, name)
-            new = np.zeros((capacity, *old.shape[1:]), dtype=old.dtype)
-            new[:size] = old[:size]
-            setattr(self, name, new)
+        owners = np.zeros(max(rows, 2 * len(self._owners)), dtype=np.intp)
+        owners[: len(self._documents)] = self._owners[: len(self._documents)]
+        self._owners = owners
 
 
 def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Vector:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from zerorag_p2p.model import PeerId, Vector
 from zerorag_p2p.routing.peers import PeerTable
+from zerorag_p2p.routing.rows import MakeRows, MatrixRows
 
 _FIRST_ROWS = 16
 
@@ -20,11 +21,17 @@ class RoutedQueryMemory:
     The rows form a ring once `capacity` is reached.
     """
 
-    def __init__(self, capacity: int, dimension: int, peers: PeerTable) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        dimension: int,
+        peers: PeerTable,
+        make_rows: MakeRows = MatrixRows,
+    ) -> None:
         self._capacity = capacity
         self._peers = peers
         rows = min(capacity, _FIRST_ROWS)
-        self._embeddings: Vector = np.zeros((rows, dimension), dtype=np.float32)
+        self._embeddings = make_rows(dimension)
         self._queriers: NDArray[np.intp] = np.zeros(rows, dtype=np.intp)
         self._expires_at: NDArray[np.float64] = np.zeros(rows, dtype=np.float64)
         self._size = 0
@@ -47,7 +54,7 @@ class RoutedQueryMemory:
             row = self._oldest
             self._oldest = (self._oldest + 1) % self._capacity
             self._peers.release(int(self._queriers[row]))
-        self._embeddings[row] = embedding
+        self._embeddings.write(row, embedding[np.newaxis])
         self._queriers[row] = self._peers.acquire(querier)
         self._expires_at[row] = expires_at
         self._next_expiry = min(self._next_expiry, expires_at)
@@ -72,23 +79,23 @@ class RoutedQueryMemory:
         """
         size = self._size
         if size:
-            similarities = self._embeddings[:size] @ embedding
+            similarities = self._embeddings.dot(embedding, size)
             np.maximum.at(scores, self._queriers[:size], similarities)
 
     def entries(self) -> Iterator[tuple[PeerId, Vector, float]]:
         """(querier, embedding, expiry) from the oldest to the newest."""
         for row in self._order():
             querier = self._peers.peer(int(self._queriers[row]))
-            yield querier, self._embeddings[row], float(self._expires_at[row])
+            yield querier, self._embeddings.read(row), float(self._expires_at[row])
 
     def _order(self) -> NDArray[np.intp]:
         return (np.arange(self._size) + self._oldest) % max(self._size, 1)
 
     def _grow(self) -> None:
         rows = min(self._capacity, 2 * len(self._queriers))
-        for name in ("_embeddings", "_queriers", "_expires_at"):
+        for name in ("_queriers", "_expires_at"):
             old = getattr(self, name)
-            new = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
+            new = np.zeros(rows, dtype=old.dtype)
             new[: self._size] = old[: self._size]
             setattr(self, name, new)
 
@@ -100,7 +107,8 @@ class RoutedQueryMemory:
         order = self._order()
         order = order[kept[order]]
         size = len(order)
-        for array in (self._embeddings, self._queriers, self._expires_at):
+        self._embeddings.move(0, order)
+        for array in (self._queriers, self._expires_at):
             array[:size] = array[order]
         self._size = size
         self._oldest = 0

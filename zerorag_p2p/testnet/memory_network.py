@@ -1,13 +1,15 @@
 """The network within one process: no sockets, no threads, no cryptography.
 
 Everything above a link is the code that the real network runs, frames included. Time is trio's,
-so that a virtual clock drives it. Peers are who they say they are.
+so that a virtual clock drives it. Peers are who they say they are. What goes wrong on the way is
+up to the hub's `Faults`.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import trio
 
@@ -17,6 +19,7 @@ from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.link_network import Link, LinkNetwork, StreamServer
 from zerorag_p2p.node.network import Gate
 from zerorag_p2p.node.request_streams import ByteStream
+from zerorag_p2p.testnet.faults import Faults
 
 #: Bytes in flight each way on a stream: a piece for the reader and pieces that wait.
 _PIECE_BYTES: Final = 64 << 10
@@ -26,17 +29,32 @@ _PIECES: Final = 4
 _BACKLOG: Final = 64
 
 
-class MemoryHub:
-    """What connects the memory networks of one process: addresses, and who is behind them."""
+#: Bytes on their way, with the moment they arrive in trio's time; zero is at once.
+_Piece: TypeAlias = tuple[float, bytes]
 
-    def __init__(self) -> None:
+
+class MemoryHub:
+    """What connects the memory networks of one process: addresses, and who is behind them.
+
+    Attributes:
+        faults: What goes wrong between them.
+    """
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
         self._networks: dict[str, MemoryNetwork] = {}
         self._numbers = itertools.count(1)
         self._silent: set[str] = set()
 
-    def claim(self, network: MemoryNetwork) -> str:
-        """Give a network an address, "/memory/<n>"."""
-        address = f"/memory/{next(self._numbers)}"
+    def claim(self, network: MemoryNetwork, wanted: str | None) -> str:
+        """Give a network the address it wants, or else the next "/memory/<n>".
+
+        Raises:
+            NetworkError: Another network has the address.
+        """
+        address = wanted or f"/memory/{next(self._numbers)}"
+        if address in self._networks:
+            raise NetworkError(f"{address} is taken")
         self._networks[address] = network
         return address
 
@@ -66,7 +84,13 @@ class MemoryNetwork(LinkNetwork):
     """Implements `node.network.Network` within one process."""
 
     def __init__(
-        self, hub: MemoryHub, peer_id: PeerId, *, gate: Gate, settings: NetworkConfig
+        self,
+        hub: MemoryHub,
+        peer_id: PeerId,
+        *,
+        gate: Gate,
+        settings: NetworkConfig,
+        address: str | None = None,
     ) -> None:
         """Prepare a network; nothing happens before `running`.
 
@@ -74,10 +98,12 @@ class MemoryNetwork(LinkNetwork):
             hub: What the networks that can reach each other have in common.
             peer_id: Our own id.
             gate: Which peers may hold a connection.
-            settings: Deadlines and bounds; the addresses are the hub's to give.
+            settings: Deadlines and bounds; its addresses do not count here.
+            address: Where to listen; by default the hub chooses.
         """
         super().__init__(peer_id, gate, settings)
         self._hub = hub
+        self._wanted = address
         self._addresses: tuple[str, ...] = ()
         self._dialled, self._accepted = trio.open_memory_channel[_MemoryLink](_BACKLOG)
 
@@ -86,7 +112,7 @@ class MemoryNetwork(LinkNetwork):
         return self._addresses
 
     async def _listen(self) -> None:
-        self._addresses = (self._hub.claim(self),)
+        self._addresses = (self._hub.claim(self, self._wanted),)
 
     async def _accept(self) -> None:
         try:
@@ -101,10 +127,12 @@ class MemoryNetwork(LinkNetwork):
         network = await self._hub.find(address)
         if network.peer_id != peer:
             raise NetworkError(f"the peer there is {network.peer_id}")
+        await self._hub.faults.dial(self.peer_id, peer)
         if reason := network._refusal(self.peer_id):
             raise NetworkError(f"the peer refused: {reason}")
-        ours = _MemoryLink(peer, network.protocols, dialled=True)
-        theirs = _MemoryLink(self.peer_id, self.protocols, dialled=False)
+        faults = self._hub.faults
+        ours = _MemoryLink(peer, network.protocols, faults, dialled=True)
+        theirs = _MemoryLink(self.peer_id, self.protocols, faults, dialled=False)
         ours.other, theirs.other = theirs, ours
         try:
             network._dialled.send_nowait(theirs)
@@ -118,9 +146,12 @@ class _MemoryLink(Link):
 
     other: _MemoryLink
 
-    def __init__(self, peer: PeerId, served: tuple[str, ...], *, dialled: bool) -> None:
+    def __init__(
+        self, peer: PeerId, served: tuple[str, ...], faults: Faults, *, dialled: bool
+    ) -> None:
         super().__init__(peer, dialled=dialled)
         self._served = served
+        self._faults = faults
         self._opened, self._incoming = trio.open_memory_channel[tuple[str, ByteStream]](_BACKLOG)
         self._streams: dict[_MemoryStream, None] = {}
 
@@ -134,10 +165,10 @@ class _MemoryLink(Link):
         await trio.lowlevel.checkpoint()
         if protocol not in self._served:
             raise RemoteError(f"{self.peer} does not serve {protocol}")
-        there, at_there = trio.open_memory_channel[bytes](_PIECES)
-        back, at_back = trio.open_memory_channel[bytes](_PIECES)
-        ours = _MemoryStream(there, at_back, self._streams)
-        theirs = _MemoryStream(back, at_there, self.other._streams)
+        there, at_there = trio.open_memory_channel[_Piece](_PIECES)
+        back, at_back = trio.open_memory_channel[_Piece](_PIECES)
+        ours = _MemoryStream(self, there, at_back)
+        theirs = _MemoryStream(self.other, back, at_there)
         try:
             self.other._opened.send_nowait((protocol, theirs))
         except trio.WouldBlock:
@@ -147,10 +178,35 @@ class _MemoryLink(Link):
         return ours
 
     def abort(self) -> None:
+        if self.separated:
+            self._faults.tell_after_heal(self.abort)
+            return
         for end in (self, self.other):
             end._opened.close()
             for stream in list(end._streams):
                 stream.cut()
+
+    @property
+    def separated(self) -> bool:
+        """Whether the other end learns nothing now of what happens at this one."""
+        return self._faults.separated(self.other.peer, self.peer)
+
+    async def before_sending(self, size: int) -> float | None:
+        """Wait while we are frozen; when `size` bytes arrive, or None if they are lost."""
+        await self._faults.thawed(self.other.peer)
+        if self._faults.swallows(self.other.peer, self.peer):
+            return None
+        return self._faults.arrival(self.other.peer, size)
+
+    async def before_receiving(self, arrival: float) -> None:
+        """Wait until what arrives at `arrival` is here and we are not frozen."""
+        if arrival > trio.current_time():
+            await trio.sleep_until(arrival)
+        await self._faults.thawed(self.other.peer)
+
+    def tell_after_heal(self, tell: Callable[[], None]) -> None:
+        """Let the other end know once the partition is over."""
+        self._faults.tell_after_heal(tell)
 
 
 class _MemoryStream:
@@ -158,38 +214,50 @@ class _MemoryStream:
 
     def __init__(
         self,
-        outgoing: trio.MemorySendChannel[bytes],
-        incoming: trio.MemoryReceiveChannel[bytes],
-        siblings: dict[_MemoryStream, None],
+        link: _MemoryLink,
+        outgoing: trio.MemorySendChannel[_Piece],
+        incoming: trio.MemoryReceiveChannel[_Piece],
     ) -> None:
+        self._link = link
         self._outgoing = outgoing
         self._incoming = incoming
-        self._siblings = siblings
-        siblings[self] = None
+        link._streams[self] = None
 
     async def receive(self) -> bytes:
         try:
-            return await self._incoming.receive()
+            arrival, data = await self._incoming.receive()
         except trio.EndOfChannel:
             return b""
         except trio.ClosedResourceError:
             raise ConnectionLost("the stream was dropped") from None
+        await self._link.before_receiving(arrival)
+        return data
 
     async def send(self, data: bytes) -> None:
+        arrival = await self._link.before_sending(len(data))
+        if arrival is None:
+            await trio.lowlevel.checkpoint()
+            return
         try:
             for start in range(0, len(data), _PIECE_BYTES):
-                await self._outgoing.send(data[start : start + _PIECE_BYTES])
+                await self._outgoing.send((arrival, data[start : start + _PIECE_BYTES]))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise ConnectionLost("the stream was dropped") from None
 
     async def finish(self) -> None:
-        self._outgoing.close()
+        if self._link.separated:
+            self._link.tell_after_heal(self._outgoing.close)
+        else:
+            self._outgoing.close()
 
     async def abort(self) -> None:
         self.cut()
 
     def cut(self) -> None:
         """Drop the stream both ways."""
+        if self._link.separated:
+            self._link.tell_after_heal(self.cut)
+            return
         self._outgoing.close()
         self._incoming.close()
-        self._siblings.pop(self, None)
+        self._link._streams.pop(self, None)

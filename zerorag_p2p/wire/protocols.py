@@ -13,6 +13,8 @@ from zerorag_p2p.config import (
     ADVERTISEMENT_LIMIT,
     FETCH_LIMIT,
     FETCH_RESULT_LIMIT,
+    GOSSIP_LIMIT,
+    GOSSIP_REPLY_LIMIT,
     HELLO_LIMIT,
     QUERY_LIMIT,
     QUERY_RESULT_LIMIT,
@@ -22,6 +24,7 @@ HELLO: Final = "/zerorag/hello/1.0.0"
 QUERY: Final = "/zerorag/query/1.0.0"
 ADVERTISE: Final = "/zerorag/advertise/1.0.0"
 FETCH: Final = "/zerorag/fetch/1.0.0"
+GOSSIP: Final = "/zerorag/gossip/1.0.0"
 
 #: Bytes of the longest request payload and the longest reply payload.
 LIMITS: Final[dict[str, tuple[int, int]]] = {
@@ -29,6 +32,7 @@ LIMITS: Final[dict[str, tuple[int, int]]] = {
     QUERY: (QUERY_LIMIT, QUERY_RESULT_LIMIT),
     ADVERTISE: (ADVERTISE_REQUEST_LIMIT, ADVERTISEMENT_LIMIT),
     FETCH: (FETCH_LIMIT, FETCH_RESULT_LIMIT),
+    GOSSIP: (GOSSIP_LIMIT, GOSSIP_REPLY_LIMIT),
 }
 
 #: What this version speaks, for hello.

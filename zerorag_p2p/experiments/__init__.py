@@ -1,0 +1,1 @@
+"""Experiments: what is run, measured, compared and plotted."""

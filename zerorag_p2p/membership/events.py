@@ -1,0 +1,236 @@
+"""What happens to a membership reactor, and what it wants done."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zerorag_p2p.model import PeerId
+from zerorag_p2p.wire.gossip import (
+    Ack,
+    Exchange,
+    GossipReply,
+    GossipRequest,
+    Nack,
+    Ping,
+    PingRequest,
+)
+from zerorag_p2p.wire.refusal import Refusal
+
+
+class ObjectKind(enum.Enum):
+    """Signed objects of others that gossip carries and their receivers verify."""
+
+    REVOCATION = enum.auto()
+    ADVERTISEMENT = enum.auto()
+    WITHDRAWAL = enum.auto()
+
+
+# Events.
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The network listens; our addresses are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time that `next_timeout` named has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """An admitted peer asked something. The effects hold a `Reply` or a `RelayPing`."""
+
+    peer: PeerId
+    request: Exchange | Ping | PingRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReceived:
+    """A peer answered `request`, which a `Send` asked for."""
+
+    peer: PeerId
+    request: GossipRequest
+    reply: GossipReply
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A peer could not be reached or did not answer `request` in time."""
+
+    peer: PeerId
+    request: GossipRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RelayEnded:
+    """What came of a `RelayPing`: the target's answer, or None. The effects hold a `Reply`."""
+
+    origin: PeerId
+    target: PeerId
+    answer: Ack | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContactFailed:
+    """A peer did not answer something else, a query for instance, with full time for it."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class ContactSucceeded:
+    """A peer answered something else, if only with a refusal."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborsChanged:
+    """These are the owner's neighbours now; they are watched besides the view."""
+
+    peers: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RosterChanged:
+    """Another roster is in force."""
+
+    version: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressesChanged:
+    """Our addresses are not those of our record any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPublished:
+    """A verified object, our own or another's, is to be passed on.
+
+    Attributes:
+        key: Names the object among its kind; a newer one under the same key replaces it.
+    """
+
+    kind: ObjectKind
+    key: str
+    data: bytes
+
+
+Event: TypeAlias = (
+    Started
+    | TimerFired
+    | RequestReceived
+    | ReplyReceived
+    | RequestFailed
+    | RelayEnded
+    | ContactFailed
+    | ContactSucceeded
+    | NeighborsChanged
+    | RosterChanged
+    | AddressesChanged
+    | ObjectPublished
+)
+
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Ask `peer`, and report `ReplyReceived` or `RequestFailed` after `timeout_s` at the latest."""
+
+    peer: PeerId
+    request: GossipRequest
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request that the event was about."""
+
+    message: Exchange | Ack | Nack | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class RelayPing:
+    """Ping `target` for `origin`, and report `RelayEnded` after `timeout_s` at the latest."""
+
+    origin: PeerId
+    target: PeerId
+    request: Ping
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LearnRecord:
+    """Dial `peer` by this verified record from now on."""
+
+    peer: PeerId
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRoster:
+    """See whether `data` is a newer roster that may be followed; then report `RosterChanged`."""
+
+    peer: PeerId
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeObject:
+    """Verify an object that `peer` passed on; if it is good and new, report `ObjectPublished`."""
+
+    peer: PeerId
+    kind: ObjectKind
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSuspected:
+    """`peer` is suspected to be gone; it has some time to show that it is not."""
+
+    peer: PeerId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRecovered:
+    """`peer`, which was suspected or dead, is alive."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDied:
+    """`peer` is gone: forget it as a neighbour, its advertisements and its remembered queries."""
+
+    peer: PeerId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteMisbehaved:
+    """`peer` sent what an honest peer never sends."""
+
+    peer: PeerId
+    reason: str
+
+
+Effect: TypeAlias = (
+    Send
+    | Reply
+    | RelayPing
+    | LearnRecord
+    | JudgeRoster
+    | JudgeObject
+    | NoteSuspected
+    | NoteRecovered
+    | NoteDied
+    | NoteMisbehaved
+)

@@ -1,0 +1,96 @@
+"""The newest signed record of every peer: the addresses to dial and the incarnation to believe.
+
+The sequence of a peer's record is its incarnation number. Only the peer itself can sign a higher
+one, so nobody else can refute an accusation in its name or bring a dead peer back.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zerorag_p2p.identity.records import PeerRecord
+from zerorag_p2p.model import PeerId
+
+
+class Freshness(enum.Enum):
+    """How a record compares with the one held before."""
+
+    FIRST = enum.auto()
+    NEWER = enum.auto()
+    SAME = enum.auto()
+    OLDER = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a verified record says, and whether that is new."""
+
+    peer: PeerId
+    sequence: int
+    signed: bytes
+    freshness: Freshness
+
+
+class RecordBook:
+    """Records of admitted peers, one each, so that the roster bounds them.
+
+    Args:
+        admit: Whether the roster lists a peer as a member.
+        open_record: Verifies a signed record (`identity.records.open_record`).
+    """
+
+    def __init__(
+        self, admit: Callable[[PeerId], bool], open_record: Callable[[bytes], PeerRecord]
+    ) -> None:
+        self._admit = admit
+        self._open = open_record
+        self._newest: dict[PeerId, Learned] = {}
+        # A record is verified once for as long as it is the newest: most that come in are.
+        self._verified: dict[bytes, Learned] = {}
+
+    def learn(self, signed: bytes) -> Learned | None:
+        """Verify a record and keep it if it is the newest; None if its peer is not admitted.
+
+        Of two different records with the same sequence the first one counts.
+
+        Raises:
+            DecodeError: It is malformed.
+            IntegrityError: The signature does not verify.
+        """
+        known = self._verified.get(signed)
+        if known is not None:
+            return known
+        record = self._open(signed)
+        peer = record.peer
+        if not self._admit(peer):
+            return None
+        held = self._newest.get(peer)
+        if held is not None and record.sequence <= held.sequence:
+            older = record.sequence < held.sequence
+            freshness = Freshness.OLDER if older else Freshness.SAME
+            return Learned(peer, record.sequence, signed, freshness)
+        if held is not None:
+            del self._verified[held.signed]
+        self._newest[peer] = Learned(peer, record.sequence, signed, Freshness.SAME)
+        self._verified[signed] = self._newest[peer]
+        freshness = Freshness.FIRST if held is None else Freshness.NEWER
+        return Learned(peer, record.sequence, signed, freshness)
+
+    def signed(self, peer: PeerId) -> bytes | None:
+        """The newest record of `peer`."""
+        held = self._newest.get(peer)
+        return None if held is None else held.signed
+
+    def sequence(self, peer: PeerId) -> int | None:
+        """The sequence of the newest record of `peer`."""
+        held = self._newest.get(peer)
+        return None if held is None else held.sequence
+
+    def drop_strangers(self) -> list[PeerId]:
+        """Drop the records of peers that are admitted no more; who they were."""
+        strangers = [peer for peer in self._newest if not self._admit(peer)]
+        for peer in strangers:
+            del self._verified[self._newest.pop(peer).signed]
+        return strangers

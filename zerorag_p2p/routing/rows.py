@@ -1,0 +1,60 @@
+"""Where the vectors of a store live: row by row, to be compared with a query all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerorag_p2p.model import Vector
+
+
+class Rows(Protocol):
+    """Vectors by row number. Which rows are in use is known to the store alone."""
+
+    def write(self, start: int, vectors: Vector) -> None:
+        """Put `vectors` [n, d] into the rows from `start` on."""
+
+    def move(self, start: int, rows: NDArray[np.intp]) -> None:
+        """Put what is in `rows`, in this order, into the rows from `start` on."""
+
+    def read(self, row: int) -> Vector:
+        """The vector [d] of a row."""
+
+    def dot(self, embedding: Vector, size: int) -> NDArray[np.float32]:
+        """Products of the first `size` rows with `embedding` [d]."""
+
+
+#: Makes the rows of one store, for vectors of the given dimension.
+MakeRows: TypeAlias = Callable[[int], Rows]
+
+
+class MatrixRows:
+    """The rows of a matrix that grows."""
+
+    def __init__(self, dimension: int) -> None:
+        self._matrix: Vector = np.zeros((0, dimension), dtype=np.float32)
+
+    def write(self, start: int, vectors: Vector) -> None:
+        """See `Rows`."""
+        end = start + len(vectors)
+        if end > len(self._matrix):
+            grown = np.zeros((max(end, 2 * start), self._matrix.shape[1]), dtype=np.float32)
+            grown[:start] = self._matrix[:start]
+            self._matrix = grown
+        self._matrix[start:end] = vectors
+
+    def move(self, start: int, rows: NDArray[np.intp]) -> None:
+        """See `Rows`."""
+        self._matrix[start : start + len(rows)] = self._matrix[rows]
+
+    def read(self, row: int) -> Vector:
+        """See `Rows`."""
+        return self._matrix[row]
+
+    def dot(self, embedding: Vector, size: int) -> NDArray[np.float32]:
+        """See `Rows`."""
+        products: NDArray[np.float32] = self._matrix[:size] @ embedding
+        return products

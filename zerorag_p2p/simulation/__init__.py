@@ -1,0 +1,1 @@
+"""Peers without a network: a seeded queue of events drives them."""

@@ -1,0 +1,491 @@
+"""gossip: finding peers, noticing who is gone, and news for everybody (protocols/gossip).
+
+Every message but those about the roster carries `News`, whatever else it is for. Signed objects
+inside stay the bytes that their authors made; whoever receives them verifies them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from zerorag_p2p import cbor
+from zerorag_p2p.cbor import MapReader
+from zerorag_p2p.config import (
+    GOSSIP_ADVERTISEMENT_BYTES,
+    GOSSIP_LIMIT,
+    GOSSIP_REPLY_LIMIT,
+    MAX_GOSSIP_ADVERTISEMENTS,
+    MAX_GOSSIP_AGE,
+    MAX_GOSSIP_ENTRIES,
+    MAX_GOSSIP_RECORDS,
+    MAX_GOSSIP_REVOCATIONS,
+    MAX_GOSSIP_UPDATES,
+    MAX_GOSSIP_WITHDRAWALS,
+    MAX_INTEGER,
+    MAX_REASON_BYTES,
+    MAX_ROSTER_BYTES,
+    MAX_WITHDRAWN,
+    RECORD_LIMIT,
+    REVOCATION_LIMIT,
+    WITHDRAWAL_LIMIT,
+)
+from zerorag_p2p.identity.fields import read_name, read_peer, read_time, refusing_own_mistakes
+from zerorag_p2p.model import ContentHash, PeerId
+from zerorag_p2p.wire.message import (
+    encode_message,
+    item_readers,
+    read_choice,
+    read_content_hash,
+    read_deadline,
+    read_message,
+    refuse_repeats,
+)
+from zerorag_p2p.wire.refusal import REFUSAL, Refusal, encode_refusal, read_refusal
+
+_EXCHANGE: Final = "exchange"
+_PING: Final = "ping"
+_PING_REQUEST: Final = "ping-request"
+_GET_ROSTER: Final = "get-roster"
+_ENTRIES: Final = "entries"
+_ACK: Final = "ack"
+_NACK: Final = "nack"
+_ROSTER: Final = "roster"
+_UNCHANGED: Final = "unchanged"
+
+
+class Accusation(enum.StrEnum):
+    """What a peer may say against another; that a peer is alive, only its own record says."""
+
+    SUSPECT = "suspect"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An accusation against a peer.
+
+    Attributes:
+        peer: Who does not answer.
+        state: How sure the accuser is.
+        incarnation: Sequence of the newest record of the peer that the accuser holds. A record
+            with a higher one refutes the accusation.
+    """
+
+    peer: PeerId
+    state: Accusation
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What goes from peer to peer until everybody has it.
+
+    Attributes:
+        roster_version: Version of the roster that the sender holds and hands out when asked.
+        records: Signed peer records (protocols/peer-record).
+        updates: Accusations, at most one a peer.
+        revocations: Sealed revocations, each by one authority.
+        advertisements: Sealed advertisements (protocols/advertise).
+        withdrawals: Sealed withdrawals of documents.
+    """
+
+    roster_version: int | None = None
+    records: tuple[bytes, ...] = ()
+    updates: tuple[Update, ...] = ()
+    revocations: tuple[bytes, ...] = ()
+    advertisements: tuple[bytes, ...] = ()
+    withdrawals: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A peer in a view.
+
+    Attributes:
+        record: Its signed peer record.
+        age: Rounds since the peer itself gave out the entry, as far as the holders counted.
+    """
+
+    record: bytes
+    age: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Half of a view, as a request and as its reply; the sender's own entry comes first."""
+
+    entries: tuple[Entry, ...]
+    news: News = field(default_factory=News)
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """A question whether the peer is there."""
+
+    news: News = field(default_factory=News)
+
+
+@dataclass(frozen=True, slots=True)
+class PingRequest:
+    """A request to ping another peer.
+
+    Attributes:
+        target: Whom to ping.
+        deadline_ms: How long the asker waits for the outcome, in milliseconds.
+    """
+
+    target: PeerId
+    deadline_ms: int
+    news: News = field(default_factory=News)
+
+
+@dataclass(frozen=True, slots=True)
+class RosterRequest:
+    """A request for the roster, if it is newer than `known_version`."""
+
+    known_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The peer that was pinged is there; answered to `Ping` and to `PingRequest`."""
+
+    news: News = field(default_factory=News)
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """The helper is there, but the target of a `PingRequest` did not answer it in time."""
+
+    news: News = field(default_factory=News)
+
+
+@dataclass(frozen=True, slots=True)
+class RosterReply:
+    """The signed roster (protocols/roster), or None where the asker's is as new."""
+
+    roster: bytes | None
+
+
+GossipRequest: TypeAlias = Exchange | Ping | PingRequest | RosterRequest
+GossipReply: TypeAlias = Exchange | Ack | Nack | RosterReply | Refusal
+
+
+def encode_gossip(request: GossipRequest) -> bytes:
+    """Encode a request.
+
+    Raises:
+        LocalError: It is longer than `GOSSIP_LIMIT`.
+    """
+    match request:
+        case Exchange():
+            fields = _exchange_fields(_EXCHANGE, request)
+        case Ping():
+            fields = _with_news({"type": _PING}, request.news)
+        case PingRequest():
+            fields = _with_news(
+                {
+                    "type": _PING_REQUEST,
+                    "target": request.target,
+                    "deadline-ms": request.deadline_ms,
+                },
+                request.news,
+            )
+        case RosterRequest():
+            fields = {"type": _GET_ROSTER, "known-version": request.known_version}
+    return encode_message(fields, limit=GOSSIP_LIMIT)
+
+
+def encode_gossip_reply(reply: GossipReply) -> bytes:
+    """Encode a reply.
+
+    Raises:
+        LocalError: It is longer than `GOSSIP_REPLY_LIMIT`.
+    """
+    match reply:
+        case Exchange():
+            fields = _exchange_fields(_ENTRIES, reply)
+        case Ack():
+            fields = _with_news({"type": _ACK}, reply.news)
+        case Nack():
+            fields = _with_news({"type": _NACK}, reply.news)
+        case RosterReply(None):
+            fields = {"type": _UNCHANGED}
+        case RosterReply():
+            fields = {"type": _ROSTER, "roster": reply.roster}
+        case Refusal():
+            return encode_refusal(reply)
+    return encode_message(fields, limit=GOSSIP_REPLY_LIMIT)
+
+
+def _exchange_fields(message_type: str, exchange: Exchange) -> dict[str, object]:
+    entries = [{"record": entry.record, "age": entry.age} for entry in exchange.entries]
+    return _with_news({"type": message_type, "entries": entries}, exchange.news)
+
+
+def _with_news(fields: dict[str, object], news: News) -> dict[str, object]:
+    """Add the fields of `news`; a list that is empty is left out, and so is empty news."""
+    lists: dict[str, Sequence[object]] = {
+        "records": news.records,
+        "updates": [
+            {"peer": item.peer, "state": item.state.value, "incarnation": item.incarnation}
+            for item in news.updates
+        ],
+        "revocations": news.revocations,
+        "advertisements": news.advertisements,
+        "withdrawals": news.withdrawals,
+    }
+    told: dict[str, object] = {key: list(items) for key, items in lists.items() if items}
+    if news.roster_version is not None:
+        told["roster-version"] = news.roster_version
+    if told:
+        fields["news"] = told
+    return fields
+
+
+def decode_gossip(data: bytes) -> GossipRequest:
+    """Decode a request.
+
+    Raises:
+        DecodeError: It is malformed.
+    """
+    message_type, reader = read_message(
+        data,
+        limit=GOSSIP_LIMIT,
+        what="gossip request",
+        types=[_EXCHANGE, _PING, _PING_REQUEST, _GET_ROSTER],
+    )
+    request: GossipRequest
+    match message_type:
+        case "exchange":
+            request = Exchange(_read_entries(reader), _read_news(reader))
+        case "ping":
+            request = Ping(_read_news(reader))
+        case "ping-request":
+            request = PingRequest(
+                target=read_peer(reader, "target"),
+                deadline_ms=read_deadline(reader),
+                news=_read_news(reader),
+            )
+        case _:
+            request = RosterRequest(reader.integer("known-version", maximum=MAX_INTEGER))
+    reader.finish()
+    return request
+
+
+def decode_gossip_reply(data: bytes, *, asked: GossipRequest) -> GossipReply:
+    """Decode the reply to a request.
+
+    Raises:
+        DecodeError: It is malformed, or no reply to what was asked.
+    """
+    message_type, reader = read_message(
+        data, limit=GOSSIP_REPLY_LIMIT, what="gossip reply", types=[*_replies_to(asked), REFUSAL]
+    )
+    if message_type == REFUSAL:
+        return read_refusal(reader)
+    reply: GossipReply
+    match message_type:
+        case "entries":
+            reply = Exchange(_read_entries(reader), _read_news(reader))
+        case "ack":
+            reply = Ack(_read_news(reader))
+        case "nack":
+            reply = Nack(_read_news(reader))
+        case "roster":
+            reply = RosterReply(reader.binary("roster", min_bytes=1, max_bytes=MAX_ROSTER_BYTES))
+        case _:
+            reply = RosterReply(None)
+    reader.finish()
+    return reply
+
+
+def _replies_to(request: GossipRequest) -> tuple[str, ...]:
+    match request:
+        case Exchange():
+            return (_ENTRIES,)
+        case Ping():
+            return (_ACK,)
+        case PingRequest():
+            return (_ACK, _NACK)
+        case RosterRequest():
+            return (_ROSTER, _UNCHANGED)
+
+
+def _read_entries(reader: MapReader) -> tuple[Entry, ...]:
+    entries = []
+    for item in item_readers(reader, "entries", max_items=MAX_GOSSIP_ENTRIES):
+        fields = item.map("entries")
+        record = fields.binary("record", min_bytes=1, max_bytes=RECORD_LIMIT)
+        entries.append(Entry(record, fields.integer("age", maximum=MAX_GOSSIP_AGE)))
+        fields.finish()
+    refuse_repeats(reader, "entries", [entry.record for entry in entries])
+    return tuple(entries)
+
+
+def _read_news(message: MapReader) -> News:
+    if not message.has("news"):
+        return News()
+    reader = message.map("news")
+    news = News(
+        roster_version=(
+            reader.integer("roster-version", maximum=MAX_INTEGER)
+            if reader.has("roster-version")
+            else None
+        ),
+        records=_read_objects(reader, "records", MAX_GOSSIP_RECORDS, RECORD_LIMIT),
+        updates=_read_updates(reader),
+        revocations=_read_objects(reader, "revocations", MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
+        advertisements=_read_objects(
+            reader, "advertisements", MAX_GOSSIP_ADVERTISEMENTS, GOSSIP_ADVERTISEMENT_BYTES
+        ),
+        withdrawals=_read_objects(reader, "withdrawals", MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
+    )
+    if sum(map(len, news.advertisements)) > GOSSIP_ADVERTISEMENT_BYTES:
+        reader.fail(f"'advertisements' are longer than {GOSSIP_ADVERTISEMENT_BYTES} bytes together")
+    reader.finish()
+    return news
+
+
+def _read_objects(reader: MapReader, key: str, max_items: int, max_bytes: int) -> tuple[bytes, ...]:
+    if not reader.has(key):
+        return ()
+    items = item_readers(reader, key, min_items=1, max_items=max_items)
+    objects = tuple(item.binary(key, min_bytes=1, max_bytes=max_bytes) for item in items)
+    refuse_repeats(reader, key, objects)
+    return objects
+
+
+def _read_updates(reader: MapReader) -> tuple[Update, ...]:
+    if not reader.has("updates"):
+        return ()
+    updates = []
+    for item in item_readers(reader, "updates", min_items=1, max_items=MAX_GOSSIP_UPDATES):
+        fields = item.map("updates")
+        updates.append(
+            Update(
+                peer=read_peer(fields, "peer"),
+                state=read_choice(fields, "state", Accusation),
+                incarnation=fields.integer("incarnation", maximum=MAX_INTEGER),
+            )
+        )
+        fields.finish()
+    refuse_repeats(reader, "updates", [update.peer for update in updates])
+    return tuple(updates)
+
+
+# Signed objects that are defined here, because nothing else carries them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """An authority's word that a peer is no member any more, ahead of the roster that says so.
+
+    It counts once as many authorities of the roster held as its threshold asks for have sealed the
+    same payload in the domain `REVOCATION`.
+
+    Attributes:
+        consortium: The consortium that the peer leaves.
+        peer: Who is revoked.
+        date: Unix seconds; what the peer signed before stays valid.
+        reason: A sentence for people.
+    """
+
+    consortium: str
+    peer: PeerId
+    date: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawal:
+    """An owner's word that documents are not to be found, fetched or passed on any more.
+
+    It is sealed by the owner in the domain `WITHDRAWAL`.
+
+    Attributes:
+        documents: Content hashes, each once, 1 to 32.
+        issued_at: Unix seconds. It concerns what the owner signed up to then.
+    """
+
+    owner: PeerId
+    documents: tuple[ContentHash, ...]
+    issued_at: int
+
+
+def encode_revocation(revocation: Revocation) -> bytes:
+    """Encode the payload of a revocation, to be sealed by an authority.
+
+    Raises:
+        UsageError: A field is out of bounds.
+    """
+    payload = cbor.encode(
+        {
+            "consortium": revocation.consortium,
+            "peer": revocation.peer,
+            "date": revocation.date,
+            "reason": revocation.reason,
+        }
+    )
+    with refusing_own_mistakes():
+        decode_revocation(payload)
+    return payload
+
+
+def decode_revocation(payload: bytes) -> Revocation:
+    """Decode the payload of a revocation whose seal has been verified.
+
+    Raises:
+        DecodeError: It is malformed.
+    """
+    reader = MapReader(cbor.decode(payload, limit=REVOCATION_LIMIT), "revocation")
+    revocation = Revocation(
+        consortium=read_name(reader, "consortium"),
+        peer=read_peer(reader, "peer"),
+        date=read_time(reader, "date"),
+        reason=read_name(reader, "reason", max_bytes=MAX_REASON_BYTES),
+    )
+    reader.finish()
+    return revocation
+
+
+def encode_withdrawal(withdrawal: Withdrawal) -> bytes:
+    """Encode the payload of a withdrawal, to be sealed by the owner.
+
+    Raises:
+        UsageError: A field is out of bounds.
+    """
+    payload = cbor.encode(
+        {
+            "owner": withdrawal.owner,
+            "documents": [bytes.fromhex(document) for document in withdrawal.documents],
+            "issued-at": withdrawal.issued_at,
+        }
+    )
+    with refusing_own_mistakes():
+        decode_withdrawal(payload)
+    return payload
+
+
+def decode_withdrawal(payload: bytes) -> Withdrawal:
+    """Decode the payload of a withdrawal whose seal has been verified.
+
+    The caller checks that `owner` sealed it.
+
+    Raises:
+        DecodeError: It is malformed.
+    """
+    reader = MapReader(cbor.decode(payload, limit=WITHDRAWAL_LIMIT), "withdrawal")
+    items = item_readers(reader, "documents", min_items=1, max_items=MAX_WITHDRAWN)
+    documents = tuple(read_content_hash(item, "documents") for item in items)
+    refuse_repeats(reader, "documents", documents)
+    withdrawal = Withdrawal(
+        owner=read_peer(reader, "owner"),
+        documents=documents,
+        issued_at=read_time(reader, "issued-at"),
+    )
+    reader.finish()
+    return withdrawal
