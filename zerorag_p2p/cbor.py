@@ -207,6 +207,8 @@ class MapReader:
 
     def finish(self) -> None:
         """Refuse every key that was not taken, but for those that begin with "x-"."""
+        if not self._fields:
+            return
         unknown = sorted(key[:32] for key in self._fields if not key.startswith("x-"))
         if unknown:
             self.fail(f"unknown keys {unknown[:8]}")

@@ -119,7 +119,7 @@ class TestnetFolder:
 
     @classmethod
     def resolve(cls, option: str | None, environment: Mapping[str, str]) -> TestnetFolder:
-        """The folder a command works on: its option, else ZERORAG_TESTNET, else a runtime folder."""
+        """The folder a command works on: its option, ZERORAG_TESTNET, or a runtime folder."""
         chosen = option or environment.get("ZERORAG_TESTNET")
         root = Path(chosen) if chosen else Path(platformdirs.user_runtime_dir("zerorag-testnet"))
         return cls(root.expanduser().absolute())

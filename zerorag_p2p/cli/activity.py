@@ -1,4 +1,4 @@
-"""Commands on what the running node has been doing: query memory, refusals, and events as they come.
+"""Commands on what the running node has been doing: query memory, refusals, and live events.
 
 `zerorag top` shows the same figures in one window.
 """

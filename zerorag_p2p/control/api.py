@@ -115,7 +115,7 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
         """The last refusals, ours and those of other peers."""
         return {"refusals": node.refusals()}
 
-    @app.get("/v1/events", response_class=EventStream)
+    @app.get("/v1/events", status_code=200, response_class=EventStream)
     async def events() -> EventStream:
         """What happens in the node from now on, until it ends: events, then an "end" event.
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final, cast
 
 import trio
@@ -17,6 +16,7 @@ from starlette.types import ASGIApp
 
 from zerorag_p2p.config import CONTROL_DRAIN_S
 from zerorag_p2p.control.api import build_app
+from zerorag_p2p.home import Home
 from zerorag_p2p.node.runtime import Node
 
 _OWNER_ONLY: Final = 0o177
@@ -34,19 +34,20 @@ async def serving(node: Node, shutdown: trio.Event) -> AsyncIterator[None]:
         node: A running node.
         shutdown: Ends the server; a request may set it.
     """
-    async with listening(build_app(node, shutdown), node.home.socket, shutdown):
+    async with listening(build_app(node, shutdown), node.home, shutdown):
         yield
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp, path: Path, shutdown: trio.Event) -> AsyncIterator[None]:
-    """Serve an application on a socket, as `serving` does a node's.
+async def listening(app: ASGIApp, home: Home, shutdown: trio.Event) -> AsyncIterator[None]:
+    """Serve an application on the socket of a home, as `serving` does a node.
 
     Args:
         app: The application.
-        path: Of the socket; the caller makes sure that nobody else serves there.
+        home: The caller makes sure that nobody else serves there.
         shutdown: Ends the server.
     """
+    path = home.socket
     server_log = logging.getLogger("zerorag.control.server")
     server_log.setLevel(logging.WARNING)
     config = Config()

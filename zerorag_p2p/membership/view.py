@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from zerorag_p2p.config import MAX_GOSSIP_AGE
 from zerorag_p2p.model import PeerId
@@ -47,17 +47,12 @@ class PartialView:
         """Peers with their ages, in rounds."""
         return list(self._ages.items())
 
-    def oldest(self, excluded: Iterable[PeerId] = ()) -> PeerId | None:
+    def oldest(self, excluded: Container[PeerId] = ()) -> PeerId | None:
         """The entry that was heard of least recently."""
-        candidates = self._ages.keys() - set(excluded) if excluded else self._ages
-        # Not the set: its order differs from run to run.
-        return max(
-            (peer for peer in self._ages if peer in candidates),
-            key=self._ages.__getitem__,
-            default=None,
-        )
+        candidates = (peer for peer in self._ages if peer not in excluded)
+        return max(candidates, key=self._ages.__getitem__, default=None)
 
-    def random(self, excluded: Iterable[PeerId] = ()) -> PeerId | None:
+    def random(self, excluded: Container[PeerId] = ()) -> PeerId | None:
         """An entry drawn at random."""
         candidates = [peer for peer in self._ages if peer not in excluded]
         return self._randomness.choice(candidates) if candidates else None

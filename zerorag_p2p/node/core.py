@@ -37,6 +37,7 @@ from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.state import encode_state, restore_state
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.routing.strategy import Strategy, strategy_from
+from zerorag_p2p.routing.walk import Walk
 from zerorag_p2p.wire.fetch import FetchRefused
 from zerorag_p2p.wire.hello import Hello
 from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, HELLO, LIMITS, QUERY, SUPPORTED
@@ -205,13 +206,16 @@ class NodeCore:
         routing: str | None = None,
         stopping: str | None = None,
         remember: bool = True,
+        stop: Callable[[Walk], str | None] | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> QueryReport:
         """Ask the consortium a question whose embedding is given as it will be transmitted.
 
-        `runtime.Node.query` explains the arguments and errors.
+        `runtime.Node.query` explains the arguments and errors. `stop` is a stopping rule of the
+        caller's own, in the place of the algorithm's.
         """
         defaults = self.config.routing
+        strategy = self._strategy(routing, stopping)
         settings = QuerySettings(
             text=text,
             embedding=embedding,
@@ -222,7 +226,7 @@ class NodeCore:
             purpose=purpose,
             view=view,
             user=user or _OWN_USER,
-            strategy=self._strategy(routing, stopping),
+            strategy=strategy if stop is None else replace(strategy, stop=stop),
             remember=remember,
         )
         report, walk = await self._querier.run(settings, on_progress)

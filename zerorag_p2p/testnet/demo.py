@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import signal
 import sys
@@ -239,14 +240,16 @@ class Demo:
         )
 
     def _look_around(self) -> None:
-        home = self._consortium[self._hospitals[0].slug].home.root
+        asker = self._hospitals[0].slug
+        home = self._consortium[asker].home.root
+        question = next(item.text for item in self._questions if item.asker == asker)
         self._console.print(
             "\nThe nodes run on until Ctrl-C. In another terminal, for instance:\n"
             f"   export PATH={Path(sys.executable).parent}:$PATH\n"
             f"   export ZERORAG_HOME={home}\n"
             "   zerorag status\n"
             "   zerorag neighbors\n"
-            '   zerorag query "When may alteplase be given?" --explain'
+            f"   zerorag query {shlex.quote(question)} --explain"
         )
         try:
             signal.pause()

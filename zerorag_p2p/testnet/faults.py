@@ -128,7 +128,8 @@ class Faults:
             return 0.0
         sent_at = trio.current_time()
         if conditions.bandwidth:
-            sent_at = max(sent_at, self._line_free_at.get(sender, 0.0)) + size / conditions.bandwidth
+            sent_at = max(sent_at, self._line_free_at.get(sender, 0.0))
+            sent_at += size / conditions.bandwidth
             self._line_free_at[sender] = sent_at
         return sent_at + self._delay_s()
 

@@ -30,7 +30,6 @@ from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.node.reports import QueryReport
-from zerorag_p2p.node.signing import statement_signer
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.testnet.authority import Authority, seeded_identity
 from zerorag_p2p.testnet.faults import AnswerHook, Conditions, Faults
@@ -38,10 +37,16 @@ from zerorag_p2p.testnet.hooked_network import HookedNetwork
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 from zerorag_p2p.testnet.virtual_time import in_virtual_time, without_threads
 from zerorag_p2p.wire.embedding import transmitted
-from zerorag_p2p.workloads.holdings import ArrayHoldings
+from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
 from zerorag_p2p.workloads.workload import Workload
 
 NETWORKS: Final = ("memory", "libp2p")
+
+#: The collection of a node's own documents.
+COLLECTION: Final = "documents"
+
+#: Documents are this old when their node joins, so that no clock finds them in the future.
+_DOCUMENT_AGE_S: Final = 3_600.0
 
 #: Unix time at which virtual time begins, so that runs can be compared.
 VIRTUAL_EPOCH: Final = 1_750_000_000.0
@@ -115,6 +120,10 @@ class Testnet:
         seed: Keys, and the choices of nodes and of the network, follow from it.
         organisations: Of the nodes, in order; "Hospital 0" and so on by default.
         sharing: How every node shares its documents.
+
+    Attributes:
+        table: The documents that there are.
+        nodes: By name, in the order in which they joined.
     """
 
     __test__ = False  # pytest takes a class of this name for tests
@@ -135,6 +144,7 @@ class Testnet:
         if network != "memory" and conditions is not None:
             raise UsageError("latency and loss need the memory network")
         self.workload = workload
+        self.table = DocumentTable(workload)
         self.config = config
         self.network = network
         self.seed = seed
@@ -239,11 +249,16 @@ class Testnet:
 
     def _enrol(self, name: str, organisation: str, documents: Collection[int]) -> TestnetNode:
         identity = seeded_identity(self.seed, name)
-        workload = self.workload
         sign = statement_signer(
-            identity, workload.fingerprint, self._authority.roster.consortium, self.now
+            identity,
+            self.table,
+            terms=self.sharing.terms,
+            consortium=self._authority.roster.consortium,
+            now=self.now() - _DOCUMENT_AGE_S,
         )
-        holdings = ArrayHoldings(workload, documents, sign, self.sharing)
+        holdings = ArrayHoldings(self.table, sign)
+        holdings.own(documents, COLLECTION)
+        holdings.share(COLLECTION, self.sharing)
         address = f"/memory/{name}" if self.network == "memory" else _free_address()
         return TestnetNode(name, organisation, identity, address, holdings)
 
@@ -252,16 +267,16 @@ class Testnet:
         if node._saved is not None:
             node.core.restore_state(node._saved)
             node._saved = None
-        await self._nursery.start(self._carry, node)
-
-    async def _carry(self, node: TestnetNode, task_status: trio.TaskStatus[None]) -> None:
-        core = node.core
-        assert core is not None
         node._scope, node._ended = trio.CancelScope(), trio.Event()
+        started = trio.Event()
+        self._nursery.start_soon(self._carry, node, node.core, started)
+        await started.wait()
+
+    async def _carry(self, node: TestnetNode, core: NodeCore, started: trio.Event) -> None:
         try:
             with node._scope:
                 async with core.running():
-                    task_status.started()
+                    started.set()
                     await trio.sleep_forever()
         finally:
             node.core = None

@@ -16,6 +16,9 @@ import trio.testing
 
 from zerorag_p2p.errors import UsageError
 
+# The stubs that libp2p's dependencies bring are older than trio and do not know it.
+_active_threads: Callable[[], int] = trio.testing.active_thread_count  # type: ignore[attr-defined]
+
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")
 
@@ -41,7 +44,7 @@ class _ThreadWatch(trio.abc.Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         del timeout
-        if trio.testing.active_thread_count():
+        if _active_threads():
             self.seen = True
             self._scope.cancel()
 

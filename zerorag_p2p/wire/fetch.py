@@ -20,6 +20,7 @@ from zerorag_p2p.model import ContentHash, Purpose, RefusalCode, View
 from zerorag_p2p.wire.message import (
     encode_message,
     item_readers,
+    map_readers,
     read_attribution,
     read_choice,
     read_content_hash,
@@ -183,8 +184,7 @@ def decode_fetch_reply(data: bytes, *, asked: Sequence[ContentHash]) -> FetchRes
     if message_type == REFUSAL:
         return read_refusal(reader)
     items = tuple(
-        _read_item(item.map("items"))
-        for item in item_readers(reader, "items", max_items=MAX_FETCH_DOCUMENTS)
+        _read_item(item) for item in map_readers(reader, "items", max_items=MAX_FETCH_DOCUMENTS)
     )
     if [item.content_hash for item in items] != list(asked):
         reader.fail("'items' are not the documents asked for, in the order of the request")

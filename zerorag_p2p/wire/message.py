@@ -85,6 +85,12 @@ def item_readers(
     return (MapReader({key: item}, f"item of {key!r}") for item in items)
 
 
+def map_readers(reader: MapReader, key: str, *, max_items: int) -> Iterable[MapReader]:
+    """Take a list of maps: a reader of each."""
+    what = f"item of {key!r}"
+    return (MapReader(item, what) for item in reader.items(key, max_items=max_items))
+
+
 def read_attribution(reader: MapReader) -> tuple[bytes, ...]:
     """Take `attribution`: the owner's statement, then custody statements, oldest first."""
     key = "attribution"

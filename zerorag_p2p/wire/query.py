@@ -37,6 +37,7 @@ from zerorag_p2p.wire.embedding import (
 from zerorag_p2p.wire.message import (
     encode_message,
     item_readers,
+    map_readers,
     prefix_bytes,
     read_attribution,
     read_choice,
@@ -273,13 +274,11 @@ def decode_query_reply(
     if message_type == REFUSAL:
         return read_refusal(reader)
     documents = tuple(
-        _read_document(item.map("documents"), dimension)
-        for item in item_readers(reader, "documents", max_items=k)
+        _read_document(item, dimension) for item in map_readers(reader, "documents", max_items=k)
     )
     refuse_repeats(reader, "documents", [document.content_hash for document in documents])
     referrals = tuple(
-        _read_referral(item.map("referrals"))
-        for item in item_readers(reader, "referrals", max_items=MAX_REFERRALS)
+        _read_referral(item) for item in map_readers(reader, "referrals", max_items=MAX_REFERRALS)
     )
     refuse_repeats(reader, "referrals", [referral.peer for referral in referrals])
     reader.finish()

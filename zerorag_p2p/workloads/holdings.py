@@ -7,7 +7,6 @@ node of a testnet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -113,18 +112,15 @@ class HeldDocument:
         return self._links
 
 
-class _Facts(Protocol):
-    @property
-    def content_hash(self) -> ContentHash: ...
-
-    @property
-    def collection(self) -> str: ...
-
-
 class ArrayHoldings:
     """Documents of one peer, each content once, in collections that are shared or not.
 
     It satisfies `peer.Corpus` and `node.serving.Holdings`.
+
+    Attributes:
+        table: The documents that there are.
+        generation: A number that grows with every change of the documents or of how they are
+            shared.
 
     Args:
         table: The documents that there are.
@@ -132,13 +128,12 @@ class ArrayHoldings:
     """
 
     def __init__(self, table: DocumentTable, sign: SignDocument) -> None:
-        self._table = table
+        self.table = table
         self._sign = sign
         self._sharing: dict[str, Sharing | None] = {}
         self._held: dict[int, HeldDocument] = {}
         self._order: list[HeldDocument] = []
         self._rows: Vector = table.vectors[:0]
-        #: A number that grows with every change of the documents or of how they are shared.
         self.generation = 0
 
     def __len__(self) -> int:
@@ -162,11 +157,11 @@ class ArrayHoldings:
         for number, links in documents:
             if number not in self._held:
                 held = HeldDocument(
-                    number, self._table.hashes[number], collection, links, self._sign
+                    number, self.table.hashes[number], collection, links, self._sign
                 )
                 self._held[number] = held
                 self._order.append(held)
-        self._rows = self._table.vectors[[held.number for held in self._order]]
+        self._rows = self.table.vectors[[held.number for held in self._order]]
         self.generation += 1
 
     def share(self, collection: str, sharing: Sharing | None) -> None:
@@ -184,13 +179,13 @@ class ArrayHoldings:
 
     def get(self, content_hash: ContentHash) -> Sequence[HeldDocument]:
         """The document of this content, if it is held."""
-        number = self._table.number(content_hash)
+        number = self.table.number(content_hash)
         held = None if number is None else self._held.get(number)
         return () if held is None else (held,)
 
     def read(self, stored: HeldDocument) -> Document:
         """A document with its text."""
-        content = self._table.contents[stored.number]
+        content = self.table.contents[stored.number]
         return Document(
             title=content.title,
             text=content.text,
@@ -206,7 +201,7 @@ class ArrayHoldings:
         k: int,
         *,
         admit_collection: Callable[[str], bool],
-        admit: Callable[[_Facts], bool],
+        admit: Callable[[HeldDocument], bool],
     ) -> list[ScoredDocument]:
         """The k admitted documents most similar to `embedding` [d], best first."""
         admitted = {name for name in self._sharing if admit_collection(name)}

@@ -1,0 +1,1 @@
+"""`zerorag top`: a read-only window on running nodes, in the terminal."""

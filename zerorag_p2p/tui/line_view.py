@@ -1,0 +1,64 @@
+"""Lines of text to scroll through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+
+class LineView(ScrollView, can_focus=True):
+    """Shows lines, folded to the width; only those in view are drawn."""
+
+    DEFAULT_CSS = """
+    LineView { overflow-x: hidden; scrollbar-size-vertical: 1; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "Up", show=False),
+        Binding("j", "scroll_down", "Down", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: Sequence[Text] = ()
+        self._folded: list[Text] = []
+
+    def show(self, lines: Sequence[Text], *, to_end: bool = False) -> None:
+        """Replace the lines; `to_end` shows the last of them, else the place stays."""
+        self._lines = lines
+        self._fold()
+        if to_end:
+            self.scroll_end(animate=False, force=True, immediate=True)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fold the lines to another width."""
+        del event
+        self._fold()
+
+    def _fold(self) -> None:
+        width = self.scrollable_content_region.width
+        if width <= 0:
+            return
+        console = self.app.console
+        self._folded = [
+            part for line in self._lines for part in (line.wrap(console, width) if line else [line])
+        ]
+        self.virtual_size = Size(width, len(self._folded))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        width = self.scrollable_content_region.width
+        index = self.scroll_offset.y + y
+        if index >= len(self._folded):
+            return Strip.blank(width, self.rich_style)
+        segments = self._folded[index].render(self.app.console)
+        strip = Strip(segments).apply_style(self.rich_style)
+        return strip.adjust_cell_length(width, self.rich_style)

@@ -1,0 +1,195 @@
+"""What opens over the tables: the details of a row, a query's walk, the nodes, and the help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from zerorag_p2p.config import TOP_REDRAW_S
+from zerorag_p2p.tui.columns import Column
+from zerorag_p2p.tui.line_view import LineView
+from zerorag_p2p.tui.query_log import AnsweredQuery, AskedQuery
+from zerorag_p2p.tui.row_table import RowTable
+from zerorag_p2p.tui.source import Json
+from zerorag_p2p.tui.tabs import fields
+from zerorag_p2p.tui.walk_drawing import draw
+from zerorag_p2p.wording import printable
+
+_HELP: Final = (
+    ("1 ... 6", "go to a tab; also Tab and the mouse"),
+    ("↑ ↓ PgUp PgDn", "move; also j, k, Home and End"),
+    ("Enter", "everything about the row; of a query, its walk"),
+    ("f", "follow the query: the newest step stays in view"),
+    ("s", "sort by the next column; S reverses the order"),
+    ("/", "show only rows that contain what you type; Esc shows all"),
+    ("n", "choose another node; [ and ] are the one before and after"),
+    ("Esc", "back"),
+    ("q", "quit"),
+)
+
+_ABOUT: Final = (
+    "The window shows; it changes nothing. Figures are asked for every second, events come as they "
+    "happen. Every figure is also printed by a command: zerorag status, neighbors, peers, memory, "
+    "docs list, refusals and events, each with --json."
+)
+
+
+class _Sheet(ModalScreen[None]):
+    """A screen with a title over lines of text."""
+
+    DEFAULT_CSS = """
+    _Sheet > Vertical { background: $surface; }
+    _Sheet .title { height: 1; padding: 0 1; background: $primary; color: $text; text-style: bold; }
+    _Sheet LineView { height: 1fr; padding: 0 1; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter", "dismiss", "Back"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def compose(self) -> ComposeResult:
+        """The widgets."""
+        with Vertical():
+            yield Static(Text(self._title), classes="title")
+            yield LineView()
+            yield Footer(show_command_palette=False)
+
+    def lines(self) -> list[Text]:
+        """What is shown."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Show the lines."""
+        self.call_after_refresh(self.update)
+
+    def update(self, *, to_end: bool = False) -> None:
+        """Show the lines anew."""
+        self.query_one(LineView).show(self.lines(), to_end=to_end)
+
+
+class DetailScreen(_Sheet):
+    """Every figure of one row."""
+
+    def __init__(self, title: str, row: Json) -> None:
+        super().__init__(title)
+        self._row = row
+
+    def lines(self) -> list[Text]:
+        """A line a figure."""
+        found = fields(self._row)
+        width = max((len(name) for name, _ in found), default=0)
+        return [
+            Text.assemble((f"{name:<{width}}  ", "dim"), printable(text).replace("\n", " "))
+            for name, text in found
+        ]
+
+
+class HelpScreen(_Sheet):
+    """The keys."""
+
+    def __init__(self) -> None:
+        super().__init__("Keys")
+
+    def lines(self) -> list[Text]:
+        """A line a key."""
+        width = max(len(keys) for keys, _ in _HELP)
+        keys = [Text.assemble((f"{keys:<{width}}  ", "bold"), text) for keys, text in _HELP]
+        return [*keys, Text(), Text(_ABOUT)]
+
+
+class QueryScreen(_Sheet):
+    """The walk of one query, as it goes on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow")]
+
+    def __init__(self, query: AskedQuery | AnsweredQuery, *, follow: bool) -> None:
+        super().__init__("Query")
+        self._query = query
+        self._drawn = -1
+        self.following = follow
+
+    def lines(self) -> list[Text]:
+        """The walk so far."""
+        return draw(self._query)
+
+    def on_mount(self) -> None:
+        """Draw now, and when something has happened."""
+        super().on_mount()
+        self._show_title()
+        self.set_interval(TOP_REDRAW_S, self._redraw)
+
+    def _redraw(self) -> None:
+        changes = self._query.changes if isinstance(self._query, AskedQuery) else 0
+        if changes != self._drawn:
+            self._drawn = changes
+            self.update(to_end=self.following)
+
+    def action_follow(self) -> None:
+        """Keep the newest step in view, or stop that."""
+        self.following = not self.following
+        self._show_title()
+        self.update(to_end=self.following)
+
+    def _show_title(self) -> None:
+        title = "Query, following its newest step" if self.following else "Query"
+        self.query_one(".title", Static).update(Text(title))
+
+
+class NodesScreen(ModalScreen[str | None]):
+    """Chooses the node to watch; dismissed with its name."""
+
+    DEFAULT_CSS = """
+    NodesScreen > Vertical { background: $surface; }
+    NodesScreen .title {
+        height: 1; padding: 0 1; background: $primary; color: $text; text-style: bold;
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, names: Sequence[str], clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._names = names
+        self._clock = clock
+
+    def compose(self) -> ComposeResult:
+        """The widgets."""
+        order = {name: number for number, name in enumerate(self._names, start=1)}
+        with Vertical():
+            yield Static("Nodes", classes="title")
+            yield RowTable(
+                (
+                    Column("#", 6, lambda name, _: str(order[name]), order.__getitem__, right=True),
+                    Column("node", 20, lambda name, _: name, grows=True),
+                ),
+                row_id=str,
+                sort="#",
+                descending=False,
+                clock=self._clock,
+                empty="no node",
+            )
+            yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Show the nodes."""
+        self.query_one(RowTable).show(self._names)
+
+    def on_row_table_chosen(self, message: RowTable.Chosen) -> None:
+        """Take the chosen node."""
+        message.stop()
+        self.dismiss(message.row)
