@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.forking import fork_node
-from zerorag_p2p.config import RoutingConfig
+from zerorag_p2p.config import MembershipConfig, RoutingConfig
 from zerorag_p2p.control import consortium
 from zerorag_p2p.embedding.precomputed import write_precomputed
 from zerorag_p2p.files import write_atomic
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.records import sign_record
 from zerorag_p2p.identity.roster import open_roster
+from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import ContentHash, Fingerprint, HashPrefix, Vector
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.files import load_identity
@@ -133,4 +134,17 @@ def full_peer(nodes: LocalConsortium, name: str) -> tuple[Peer, Directory]:
 
 def write_full_state(nodes: LocalConsortium, name: str) -> None:
     """Let the node `name` start at full state."""
-    write_atomic(nodes[name].home.state, encode_state(*full_peer(nodes, name)), mode=0o600)
+    peer, directory = full_peer(nodes, name)
+    identity = load_identity(nodes[name].home.key)
+    membership = Membership(
+        identity.peer_id,
+        MembershipConfig(),
+        sign=lambda sequence: sign_record(identity, (), sequence),
+        admit=lambda _: True,
+        introductions=(),
+        roster_version=directory.roster.version,
+        members=len(directory.roster.members),
+        randomness=random.Random(0),
+    )
+    state = encode_state(peer, directory, membership)
+    write_atomic(nodes[name].home.state, state, mode=0o600)

@@ -10,15 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from zerorag_p2p.embedding.precomputed import write_precomputed
-from zerorag_p2p.model import Content, ContentHash, Fingerprint, Vector, hash_content
+from zerorag_p2p.model import ContentHash, Vector
 from zerorag_p2p.testnet.processes import LocalConsortium
-from zerorag_p2p.wire.embedding import normalised_rows, transmitted, transmitted_rows
-
-FINGERPRINT = Fingerprint(
-    "all-mpnet-base-v2",
-    "sha256:78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
-    768,
-)
+from zerorag_p2p.wire.embedding import transmitted, transmitted_rows
+from zerorag_p2p.workloads.pubmedqa import FINGERPRINT, PubMedQA
 
 
 @dataclass(frozen=True)
@@ -30,49 +25,12 @@ class Question:
     embedding: Vector
 
 
-@dataclass(frozen=True)
-class PubMedQA:
-    """The data set, all arrays in the order of the abstracts."""
-
-    pmids: list[str]
-    texts: list[str]
-    documents: Vector
-    variants: list[list[str]]
-    queries: Vector
-
-    @classmethod
-    def load(cls, folder: Path) -> PubMedQA:
-        """Read `ori_pqal.json`, `rephrasings.jsonl` and the embeddings from a folder."""
-        arrays = np.load(folder / "embeddings-all-mpnet-base-v2.npz")
-        pmids = [str(pmid) for pmid in arrays["pmid"]]
-        items = json.loads((folder / "ori_pqal.json").read_text(encoding="utf-8"))
-        lines = (folder / "rephrasings.jsonl").read_text(encoding="utf-8").splitlines()
-        rephrasings = {item["pmid"]: item["rephrasings"] for item in map(json.loads, lines)}
-        return cls(
-            pmids=pmids,
-            texts=["\n".join(items[pmid]["CONTEXTS"]) for pmid in pmids],
-            documents=normalised_rows(arrays["documents"].astype(np.float32)),
-            variants=[[items[pmid]["QUESTION"], *rephrasings[pmid]] for pmid in pmids],
-            queries=arrays["queries"].astype(np.float32),
-        )
-
-    def hash_of(self, abstract: int) -> ContentHash:
-        """Content hash of an abstract as the library adds it."""
-        return hash_content(
-            Content(f"PubMed {self.pmids[abstract]}", self.texts[abstract]).encode()
-        )
-
-    def question(self, abstract: int, variant: int) -> Question:
-        """One question; its embedding as it is transmitted."""
-        embedding = transmitted(self.queries[abstract, variant])
-        return Question(self.variants[abstract][variant], abstract, embedding)
-
-    def write_vectors(self, path: Path) -> None:
-        """The file of precomputed vectors that nodes embed from."""
-        texts = dict(zip(self.texts, self.documents, strict=True))
-        for variants, rows in zip(self.variants, self.queries, strict=True):
-            texts.update(zip(variants, rows, strict=True))
-        write_precomputed(path, list(texts), np.array(list(texts.values())), FINGERPRINT)
+def write_vectors(data: PubMedQA, path: Path) -> None:
+    """The file of precomputed vectors that nodes embed from."""
+    texts = dict(zip(data.texts, data.documents, strict=True))
+    for variants, rows in zip(data.variants, data.queries, strict=True):
+        texts.update(zip(variants, rows, strict=True))
+    write_precomputed(path, list(texts), np.array(list(texts.values())), FINGERPRINT)
 
 
 class PubMedConsortium:
@@ -103,7 +61,7 @@ class PubMedConsortium:
     ) -> PubMedConsortium:
         """Enrol and start `count` nodes; each adds and shares the abstracts drawn for it."""
         vectors = folder / "vectors.npz"
-        data.write_vectors(vectors)
+        write_vectors(data, vectors)
         embedder = {"embedding.embedder": "precomputed", "embedding.vectors": str(vectors)}
         for number in range(count):
             nodes.add(f"n{number:02}", f"Hospital {number}", {**embedder, **(settings or {})})
@@ -125,12 +83,17 @@ class PubMedConsortium:
                 client.share("abstracts")
         return cls(data, nodes, owner)
 
+    def question(self, abstract: int, variant: int) -> Question:
+        """One question; its embedding as it is transmitted."""
+        embedding = transmitted(self.data.queries[abstract, variant])
+        return Question(self.data.variants[abstract][variant], abstract, embedding)
+
     def draw(self, count: int, seed: int) -> list[tuple[str, Question]]:
         """Questions with an asker each that does not own the answer."""
         draw = random.Random(seed)
         drawn = []
         while len(drawn) < count:
-            question = self.data.question(draw.randrange(len(self.owner)), draw.randrange(6))
+            question = self.question(draw.randrange(len(self.owner)), draw.randrange(6))
             asker = draw.randrange(len(self.names))
             if asker != self.owner[question.abstract]:
                 drawn.append((self.names[asker], question))

@@ -216,6 +216,8 @@ class MembershipConfig:
         round_attempts: Peers a round may try until one answers.
         reconnect_interval_s: How often one peer that was lost is tried again.
         lost_limit: Lost peers that are remembered for that.
+        answered_limit: Peers that answered lately, to fall back on when one of the view does not.
+        roster_timeout_s: How long a newer roster is waited for, and until it is asked for again.
         ping_interval_s: Seconds between two pings.
         ping_timeout_s: How long an answer to a ping or an exchange is waited for.
         indirect_pings: Helpers asked to ping a peer that did not answer.
@@ -236,6 +238,8 @@ class MembershipConfig:
     round_attempts: int = 3  # guess
     reconnect_interval_s: float = 30.0  # Serf: ReconnectInterval
     lost_limit: int = 128  # guess
+    answered_limit: int = 8  # guess
+    roster_timeout_s: float = 30.0  # guess; a roster has up to 4 MiB
     ping_interval_s: float = 5.0  # memberlist, DefaultWANConfig: ProbeInterval
     ping_timeout_s: float = 3.0  # memberlist, DefaultWANConfig: ProbeTimeout
     indirect_pings: int = 3  # memberlist: IndirectChecks
@@ -365,6 +369,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "membership.round_attempts": (1, 64),
     "membership.reconnect_interval_s": (0.05, 86_400),
     "membership.lost_limit": (1, 10_000),
+    "membership.answered_limit": (1, 1_000),
+    "membership.roster_timeout_s": (0.05, 3_600),
     "membership.ping_interval_s": (0.05, 3_600),
     "membership.ping_timeout_s": (0.05, 300),
     "membership.indirect_pings": (0, 64),

@@ -11,15 +11,24 @@ from typing import Any
 
 import trio
 
-from zerorag_p2p.config import EmbeddingConfig, NetworkConfig, NodeConfig, RoutingConfig
+from zerorag_p2p.config import (
+    EmbeddingConfig,
+    MembershipConfig,
+    NetworkConfig,
+    NodeConfig,
+    RoutingConfig,
+)
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.library.loaders import Record
 from zerorag_p2p.model import PeerId
-from zerorag_p2p.node.network import Gate, Network
+from zerorag_p2p.node.files import load_identity
+from zerorag_p2p.node.libp2p_network import Libp2pNetwork
+from zerorag_p2p.node.network import Gate, Network, ProtocolLimits
 from zerorag_p2p.node.runtime import Node
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 from zerorag_p2p.testnet.processes import LocalConsortium
+from zerorag_p2p.wire.protocols import LIMITS, SUPPORTED
 
 NETWORKS = ("memory", "libp2p")
 
@@ -68,6 +77,12 @@ class Lab:
             network=network,
             routing=RoutingConfig(**routing),
             embedding=EmbeddingConfig(embedder="hashing"),
+            membership=MembershipConfig(
+                exchange_interval_s=0.2,
+                ping_interval_s=0.2,
+                ping_timeout_s=0.2,
+                suspicion_multiplier=2.0,
+            ),
         )
 
     @asynccontextmanager
@@ -89,12 +104,32 @@ class Lab:
             async with node:
                 yield node
 
+    def bare_network(self, name: str) -> Network:
+        """A network with the key of `name` and no node on it, that admits everybody."""
+        identity = load_identity(self.homes[name].home.key)
+        settings = self.config(name).network
+        if self.network == "memory":
+            network: Network = MemoryNetwork(
+                self.hub, identity.peer_id, gate=lambda _: True, settings=settings
+            )
+        else:
+            network = Libp2pNetwork(identity.seed, [], gate=lambda _: True, settings=settings)
+        for protocol in SUPPORTED:
+            network.serve(protocol, _answer_nothing, ProtocolLimits(*LIMITS[protocol]))
+        return network
+
     def memory_network(
         self, seed: bytes, listen: Sequence[str], *, gate: Gate, settings: NetworkConfig
     ) -> Network:
         del listen
         peer_id = Identity.from_seed(seed).peer_id
         return MemoryNetwork(self.hub, peer_id, gate=gate, settings=settings)
+
+
+async def _answer_nothing(peer: PeerId, payload: bytes) -> bytes:
+    del peer, payload
+    await trio.sleep_forever()
+    raise AssertionError
 
 
 EVERYBODY = Sharing()

@@ -19,10 +19,11 @@ from zerorag_p2p.identity.attribution import open_statement
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
 from zerorag_p2p.model import Document, Fingerprint, SharingTerms
+from zerorag_p2p.node.files import load_identity
 from zerorag_p2p.node.runtime import Node
 from zerorag_p2p.node.signing import statement_signer
-from zerorag_p2p.wire.hello import decode_hello_reply, encode_hello
-from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, HELLO, QUERY
+from zerorag_p2p.wire.hello import Hello, decode_hello_reply, encode_hello
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, GOSSIP, HELLO, QUERY
 from zerorag_p2p.wire.refusal import Refusal
 
 
@@ -142,29 +143,25 @@ async def test_a_hello_with_the_record_of_another_peer_is_refused(
 async def test_nothing_is_answered_before_hello_and_no_garbage_harms(
     tmp_path: Path, network: str
 ) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob"])
-    idle = lab.config("bob", initial_neighbors=0)
-    async with (
-        lab.node("ann", config=lab.config("ann", initial_neighbors=0)) as ann,
-        lab.node("bob", config=idle) as bob,
-    ):
+    lab = Lab(tmp_path, network, ["ann", "bob", "cid"])
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
         add(ann, "a note")
-        addresses = bob.core.directory.addresses(lab.peer("ann"))
-        await bob.core.network.connect(lab.peer("ann"), addresses, timeout_s=3.0)
-        for protocol in (QUERY, FETCH, ADVERTISE):
-            reply = await bob.core.network.request(
-                lab.peer("ann"), protocol, b"\xa0", timeout_s=3.0
-            )
-            assert b"hello-required" in reply
-        for garbage in (b"", b"\xff", b"\xa1dtypeequery", b"\x9f" * 1_000):
-            reply = await bob.core.network.request(lab.peer("ann"), HELLO, garbage, timeout_s=3.0)
-            assert b"malformed" in reply
-        await bob.core.sessions.ensure(lab.peer("ann"), timeout_s=3.0)
-        for protocol in (QUERY, FETCH, ADVERTISE):
-            reply = await bob.core.network.request(
-                lab.peer("ann"), protocol, b"\xa0", timeout_s=3.0
-            )
-            assert b"malformed" in reply
+        bare = lab.bare_network("cid")
+        async with bare.running():
+            await bare.connect(lab.peer("ann"), ann.core.addresses(), timeout_s=3.0)
+
+            async def ask(protocol: str, payload: bytes) -> bytes:
+                return await bare.request(lab.peer("ann"), protocol, payload, timeout_s=3.0)
+
+            for protocol in (QUERY, FETCH, ADVERTISE, GOSSIP):
+                assert b"hello-required" in await ask(protocol, b"\xa0")
+            for garbage in (b"", b"\xff", b"\xa1dtypeequery", b"\x9f" * 1_000):
+                assert b"malformed" in await ask(HELLO, garbage)
+            record = sign_record(load_identity(lab.homes["cid"].home.key), (), 1)
+            hello = encode_hello(replace(bob.core._hello(), record=record))
+            assert isinstance(decode_hello_reply(await ask(HELLO, hello)), Hello)
+            for protocol in (QUERY, FETCH, ADVERTISE, GOSSIP):
+                assert b"malformed" in await ask(protocol, b"\xa0")
         assert (await bob.query("a note")).documents
 
 

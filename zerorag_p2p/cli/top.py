@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 from zerorag_p2p.cli import output
-from zerorag_p2p.cli.command import connect, example, home_type, json_option
+from zerorag_p2p.cli.command import example, home_type, json_option
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.home import Home
 
@@ -34,7 +35,7 @@ def top(homes: Sequence[Home], as_json: bool) -> None:
     for home in homes:
         home.require()
     if as_json:
-        output.print_json({"nodes": [_figures(home) for home in homes]})
+        output.print_json({"nodes": asyncio.run(_figures(homes))})
         return
     try:
         from zerorag_p2p.tui.app import run_top
@@ -48,15 +49,12 @@ def top(homes: Sequence[Home], as_json: bool) -> None:
     run_top(homes)
 
 
-def _figures(home: Home) -> dict[str, Any]:
-    with connect(home) as client:
-        return {
-            "name": str(home.root),
-            "at": time.time(),
-            "status": client.status(),
-            "neighbors": client.neighbors(),
-            "peers": client.peers(),
-            "memory": client.memory(),
-            "collections": client.collections(),
-            "refusals": client.refusals(),
-        }
+async def _figures(homes: Sequence[Home]) -> list[dict[str, Any]]:
+    from zerorag_p2p.client import AsyncClient
+    from zerorag_p2p.tui.source import figures
+
+    nodes = []
+    for home in homes:
+        async with AsyncClient(home) as client:
+            nodes.append({"home": str(home.root), "at": time.time(), **await figures(client)})
+    return nodes

@@ -165,9 +165,9 @@ class FailureDetector:
         if now < self._next_ping:
             return steps
         self._next_ping = now + interval
-        for peer in (self._next_in_turn(), self._next_suspect()):
-            if peer is not None and peer not in self._probes:
-                steps.append(self._ping(peer, now))
+        # One after the other, since both may name the same peer.
+        due = (self._next_in_turn(), self._next_suspect())
+        steps.extend(self._ping(peer, now) for peer in due if peer and peer not in self._probes)
         return steps
 
     def _forgive(self, now: float) -> None:

@@ -24,20 +24,19 @@ class Freshness(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """What a verified record says, and whether that is new."""
+class SignedRecord:
+    """A verified record, and the bytes it was verified from."""
 
     peer: PeerId
     sequence: int
     signed: bytes
-    freshness: Freshness
 
 
 class RecordBook:
     """Records of admitted peers, one each, so that the roster bounds them.
 
     Args:
-        admit: Whether the roster lists a peer as a member.
+        admit: Whether a peer is a member.
         open_record: Verifies a signed record (`identity.records.open_record`).
     """
 
@@ -46,37 +45,40 @@ class RecordBook:
     ) -> None:
         self._admit = admit
         self._open = open_record
-        self._newest: dict[PeerId, Learned] = {}
+        self._newest: dict[PeerId, SignedRecord] = {}
         # A record is verified once for as long as it is the newest: most that come in are.
-        self._verified: dict[bytes, Learned] = {}
+        self._by_bytes: dict[bytes, SignedRecord] = {}
 
-    def learn(self, signed: bytes) -> Learned | None:
-        """Verify a record and keep it if it is the newest; None if its peer is not admitted.
-
-        Of two different records with the same sequence the first one counts.
+    def verify(self, signed: bytes) -> SignedRecord:
+        """Verify a record.
 
         Raises:
             DecodeError: It is malformed.
             IntegrityError: The signature does not verify.
         """
-        known = self._verified.get(signed)
+        known = self._by_bytes.get(signed)
         if known is not None:
             return known
         record = self._open(signed)
-        peer = record.peer
-        if not self._admit(peer):
+        return SignedRecord(record.peer, record.sequence, signed)
+
+    def learn(self, record: SignedRecord) -> Freshness | None:
+        """Keep a verified record if it is the newest; None if its peer is not admitted.
+
+        Of two different records with the same sequence the first one counts.
+        """
+        if not self._admit(record.peer):
             return None
-        held = self._newest.get(peer)
-        if held is not None and record.sequence <= held.sequence:
-            older = record.sequence < held.sequence
-            freshness = Freshness.OLDER if older else Freshness.SAME
-            return Learned(peer, record.sequence, signed, freshness)
+        held = self._newest.get(record.peer)
         if held is not None:
-            del self._verified[held.signed]
-        self._newest[peer] = Learned(peer, record.sequence, signed, Freshness.SAME)
-        self._verified[signed] = self._newest[peer]
-        freshness = Freshness.FIRST if held is None else Freshness.NEWER
-        return Learned(peer, record.sequence, signed, freshness)
+            if record.sequence < held.sequence:
+                return Freshness.OLDER
+            if record.sequence == held.sequence:
+                return Freshness.SAME
+            del self._by_bytes[held.signed]
+        self._newest[record.peer] = record
+        self._by_bytes[record.signed] = record
+        return Freshness.FIRST if held is None else Freshness.NEWER
 
     def signed(self, peer: PeerId) -> bytes | None:
         """The newest record of `peer`."""
@@ -92,5 +94,5 @@ class RecordBook:
         """Drop the records of peers that are admitted no more; who they were."""
         strangers = [peer for peer in self._newest if not self._admit(peer)]
         for peer in strangers:
-            del self._verified[self._newest.pop(peer).signed]
+            del self._by_bytes[self._newest.pop(peer).signed]
         return strangers

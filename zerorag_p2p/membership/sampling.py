@@ -183,6 +183,8 @@ class PeerSampler:
         self._answered.pop(peer, None)
         if self.view.remove(peer):
             self._lose(peer)
+        elif peer in self._lost and len(self.view):
+            return None  # it was but one more try
         if self._attempts_left <= 0:
             return None
         self._attempts_left -= 1

@@ -22,11 +22,13 @@ from zerorag_p2p.errors import NetworkError, PolicyDenied, UsageError
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
 from zerorag_p2p.identity.roster import Roster, accept_roster, roster_state
+from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import ContentHash, Fingerprint, PeerId, Purpose, Vector, View
 from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.checking import DocumentChecker
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.gossiping import Gossip
 from zerorag_p2p.node.neighborhood import Neighborhood
 from zerorag_p2p.node.network import ConnectionEvent, Network, ProtocolLimits
 from zerorag_p2p.node.outgoing import Exchanges, Traffic
@@ -40,7 +42,7 @@ from zerorag_p2p.routing.strategy import Strategy, strategy_from
 from zerorag_p2p.routing.walk import Walk
 from zerorag_p2p.wire.fetch import FetchRefused
 from zerorag_p2p.wire.hello import Hello
-from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, HELLO, LIMITS, QUERY, SUPPORTED
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, GOSSIP, HELLO, LIMITS, QUERY, SUPPORTED
 
 logger = logging.getLogger("zerorag.node")
 
@@ -60,7 +62,8 @@ class NodeCore:
         config: Settings.
         bootstrap: Peers to ask first for a start.
         clock: Unix seconds.
-        randomness: Decides the order of exploration.
+        randomness: Decides the order of exploration and whom gossip goes to.
+        on_roster: Keeps a newer signed roster that was taken over.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class NodeCore:
         bootstrap: Sequence[PeerId],
         clock: Callable[[], float],
         randomness: random.Random,
+        on_roster: Callable[[bytes], None] = lambda _: None,
     ) -> None:
         self.identity = identity
         self.directory = directory
@@ -82,6 +86,7 @@ class NodeCore:
         self.fingerprint = fingerprint
         self.config = config
         self._clock = clock
+        self._on_roster = on_roster
         self.activity = Activity(directory, clock)
         self.peer = Peer(
             identity.peer_id,
@@ -97,6 +102,26 @@ class NodeCore:
         self.exchanges = Exchanges(
             network, self.sessions, config.network, self._on_outcome, activity=self.activity
         )
+        self.membership = Membership(
+            identity.peer_id,
+            config.membership,
+            sign=lambda sequence: sign_record(identity, self.addresses(), sequence),
+            admit=lambda peer: directory.admits(peer, clock()),
+            introductions=list(dict.fromkeys([*bootstrap, *directory.members(clock())])),
+            roster_version=directory.roster.version,
+            members=len(directory.roster.members),
+            randomness=randomness,
+        )
+        self._gossip = Gossip(
+            membership=self.membership,
+            peer=self.peer,
+            directory=directory,
+            sessions=self.sessions,
+            exchanges=self.exchanges,
+            import_roster=self.import_roster,
+            on_died=self._forget,
+            clock=clock,
+        )
         self._neighborhood = Neighborhood(
             peer=self.peer,
             directory=directory,
@@ -104,6 +129,7 @@ class NodeCore:
             exchanges=self.exchanges,
             config=config,
             bootstrap=bootstrap,
+            sample=lambda: [peer for peer, _ in self.membership.view()],
             clock=clock,
             randomness=randomness,
             activity=self.activity,
@@ -139,6 +165,7 @@ class NodeCore:
             QUERY: self.service.answer_query,
             ADVERTISE: self.service.answer_advertise,
             FETCH: self.service.answer_fetch,
+            GOSSIP: self._gossip.answer,
         }
         for protocol, handler in handlers.items():
             network.serve(protocol, handler, ProtocolLimits(*LIMITS[protocol]))
@@ -157,8 +184,9 @@ class NodeCore:
             NetworkError: An address to listen on cannot be used.
         """
         async with self.network.running():
-            self._record = sign_record(self.identity, self.addresses(), int(self._clock()))
+            self._gossip.start()
             async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._gossip.run)
                 self._nursery.start_soon(self._neighborhood.run)
                 yield
                 self._nursery.cancel_scope.cancel()
@@ -175,7 +203,7 @@ class NodeCore:
             protocols=SUPPORTED,
             clock_ms=int(self._clock() * 1000),
             software=f"zerorag-p2p/{__version__}",
-            record=self._record,
+            record=self.membership.own_record or sign_record(self.identity, (), 0),
         )
 
     def _on_connection(self, event: ConnectionEvent) -> None:
@@ -186,6 +214,7 @@ class NodeCore:
         if outcome is Outcome.TIMED_OUT and not had_full_time:
             return  # we gave up early, which says nothing about the peer
         self._neighborhood.on_outcome(peer, outcome)
+        self._gossip.on_outcome(peer, outcome)
         if outcome is Outcome.TIMED_OUT:
             # A peer that accepts requests and does not answer may be frozen: a new connection
             # will tell, and nothing of the old one stays behind.
@@ -278,20 +307,26 @@ class NodeCore:
             RosterError: The roster may not follow the present one, with the reason.
         """
         roster = accept_roster(self.directory.roster, data, self._clock())
-        self.directory.replace_roster(roster)
+        self._on_roster(data)
+        self.directory.replace_roster(roster, data)
+        self._gossip.on_roster_changed()
         now = self._clock()
         known = self.network.connected() | {item.peer for item in self.peer.neighbors}
         for peer in sorted(known):
             if not self.directory.admits(peer, now):
                 standing = self.directory.standing(peer, now).describe()
                 logger.info("%s %s", peer, standing)
-                self._neighborhood.forget(peer, standing)
-                await self.network.disconnect(peer)
+                await self._forget(peer, standing)
         return roster
+
+    async def _forget(self, peer: PeerId, reason: str) -> None:
+        """Let go of a peer that is gone or no member any more."""
+        self._neighborhood.forget(peer, reason)
+        await self.network.disconnect(peer)
 
     def encode_state(self) -> bytes:
         """Routing state, to be restored after a restart."""
-        return encode_state(self.peer, self.directory)
+        return encode_state(self.peer, self.directory, self.membership)
 
     def restore_state(self, data: bytes) -> None:
         """Take over routing state, as far as it is still valid, before the core runs.
@@ -299,7 +334,7 @@ class NodeCore:
         Raises:
             DecodeError: The data is malformed.
         """
-        restore_state(data, self.peer, self.directory, self._clock())
+        restore_state(data, self.peer, self.directory, self.membership, self._clock())
 
     def status(self) -> dict[str, Any]:
         """How the peer is doing, ready for JSON."""

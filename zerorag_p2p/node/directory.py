@@ -17,16 +17,21 @@ class Directory:
     Records are kept for members only, one each, so the roster bounds them.
     """
 
-    def __init__(self, own: PeerId, roster: Roster) -> None:
+    def __init__(self, own: PeerId, roster: Roster, signed_roster: bytes | None = None) -> None:
         self._own = own
         self.roster = roster
+        #: What a peer with an older roster is given; None where nobody may ask for it.
+        self.signed_roster = signed_roster
+        self._revoked: dict[PeerId, set[PeerId]] = {}
         self._signed: dict[PeerId, bytes] = {}
         self._records: dict[PeerId, PeerRecord] = {}
         self._configured: dict[PeerId, tuple[str, ...]] = {}
 
-    def replace_roster(self, roster: Roster) -> None:
+    def replace_roster(self, roster: Roster, signed_roster: bytes | None = None) -> None:
         """Judge by another roster from now on; records of those who left it go."""
         self.roster = roster
+        self.signed_roster = signed_roster
+        self._revoked = {}
         for peer in [peer for peer in self._signed if roster.member(peer) is None]:
             del self._signed[peer]
             del self._records[peer]
@@ -42,7 +47,25 @@ class Directory:
     def admits(self, peer: PeerId, now: float) -> bool:
         """Whether `peer` may hold a connection: a member, by a roster that is in force."""
         in_force = roster_state(self.roster, now) is not RosterState.EXPIRED
-        return in_force and self.standing(peer, now) is Standing.MEMBER
+        return (
+            in_force
+            and self.standing(peer, now) is Standing.MEMBER
+            and len(self._revoked.get(peer, ())) < self.roster.threshold
+        )
+
+    def revoke(self, peer: PeerId, authority: PeerId) -> bool:
+        """Note that `authority` revoked `peer`, ahead of the roster that says so.
+
+        Returns:
+            Whether the peer is no member from now on: as many authorities as the roster asks for
+            have revoked it.
+        """
+        if self.roster.member(peer) is None or authority not in self.roster.authorities:
+            return False
+        said = self._revoked.setdefault(peer, set())
+        before = len(said)
+        said.add(authority)
+        return before < self.roster.threshold <= len(said)
 
     def organisation(self, peer: PeerId) -> str:
         """The organisation the roster names for `peer`, or "" for a stranger."""

@@ -34,6 +34,7 @@ class Neighborhood:
 
     Args:
         bootstrap: Peers whose addresses are configured; they are asked first.
+        sample: Peers that gossip knows to be there, in random order.
         clock: Unix seconds.
         activity: Takes in who becomes a neighbour and who is forgotten.
     """
@@ -47,6 +48,7 @@ class Neighborhood:
         exchanges: Exchanges,
         config: NodeConfig,
         bootstrap: Sequence[PeerId],
+        sample: Callable[[], Sequence[PeerId]],
         clock: Callable[[], float],
         randomness: random.Random,
         activity: Activity,
@@ -57,6 +59,7 @@ class Neighborhood:
         self._exchanges = exchanges
         self._config = config
         self._bootstrap = tuple(bootstrap)
+        self._sample = sample
         self._clock = clock
         self._randomness = randomness
         self._activity = activity
@@ -162,21 +165,15 @@ class Neighborhood:
         self._peer.on_advertisement(held_advertisement(reply))
 
     async def _find_neighbors(self) -> None:
-        """While there are few neighbours: bootstrap peers, then random members."""
+        """While there are few neighbours: random peers, preferring those known to be there."""
         missing = self._config.routing.initial_neighbors - len(self._peer.neighbors)
         if missing <= 0:
             return
-        members = [
-            peer
-            for peer in self._directory.members(self._clock())
-            if peer not in self._peer.neighbors and peer not in self._bootstrap
-        ]
+        members = self._directory.members(self._clock())
         self._randomness.shuffle(members)
-        known = set(self._directory.members(self._clock()))
-        first = [
-            peer for peer in self._bootstrap if peer in known and peer not in self._peer.neighbors
-        ]
-        candidates = [*first, *members][: 2 * missing]
+        preferred = dict.fromkeys([*self._sample(), *self._bootstrap, *members])
+        suitable = set(members) - {neighbor.peer for neighbor in self._peer.neighbors}
+        candidates = [peer for peer in preferred if peer in suitable][: 2 * missing]
         async with trio.open_nursery() as nursery:
             for peer in candidates:
                 nursery.start_soon(self._try_neighbor, peer)

@@ -36,7 +36,13 @@ from zerorag_p2p.wire.fetch import (
     decode_fetch_reply,
     encode_fetch,
 )
-from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, LIMITS, QUERY, family
+from zerorag_p2p.wire.gossip import (
+    GossipReply,
+    GossipRequest,
+    decode_gossip_reply,
+    encode_gossip,
+)
+from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, GOSSIP, LIMITS, QUERY, family
 from zerorag_p2p.wire.query import QueryRequest, QueryResult, decode_query_reply, encode_query
 from zerorag_p2p.wire.refusal import Refusal
 
@@ -63,8 +69,8 @@ class Exchanges:
     """Requests to other peers. Every method returns an answer or why there is none.
 
     Args:
-        on_outcome: Told after every exchange how it ended and whether the peer had the full
-            request timeout to answer.
+        on_outcome: Told after every exchange but gossip, which keeps its own account, how it ended
+            and whether the peer had the full request timeout to answer.
         activity: Takes in figures and refusals.
     """
 
@@ -176,6 +182,20 @@ class Exchanges:
 
         return await self._exchange(peer, ADVERTISE, encode, timeout_s, Traffic())
 
+    async def gossip(
+        self, peer: PeerId, request: GossipRequest, *, timeout_s: float
+    ) -> GossipReply | Failure:
+        """Send a gossip request."""
+
+        def decode(data: bytes) -> GossipReply | Refusal:
+            return decode_gossip_reply(data, asked=request)
+
+        def encode(deadline_ms: int) -> tuple[bytes, Callable[[bytes], GossipReply | Refusal]]:
+            del deadline_ms
+            return encode_gossip(request), decode
+
+        return await self._exchange(peer, GOSSIP, encode, timeout_s, Traffic())
+
     async def _exchange(
         self,
         peer: PeerId,
@@ -210,9 +230,12 @@ class Exchanges:
                 raise reply.error()
         except (NetworkError, RemoteError, RemoteRefusal, DecodeError, IntegrityError) as error:
             failure = failure_of(error)
-            self._on_outcome(peer, failure.outcome, patience >= self._settings.request_timeout_s)
+            if protocol != GOSSIP:
+                full_time = patience >= self._settings.request_timeout_s
+                self._on_outcome(peer, failure.outcome, full_time)
             return failure
-        self._on_outcome(peer, Outcome.ANSWERED, True)
+        if protocol != GOSSIP:
+            self._on_outcome(peer, Outcome.ANSWERED, True)
         return reply
 
 

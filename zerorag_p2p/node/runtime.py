@@ -92,7 +92,8 @@ class Node:
         self.home.require()
         stack.enter_context(HomeLock(self.home.root))
         identity = load_identity(self.home.key)
-        directory = Directory(identity.peer_id, open_roster(self._read_roster()))
+        signed_roster = self._read_roster()
+        directory = Directory(identity.peer_id, open_roster(signed_roster), signed_roster)
         bootstrap = self._configure_bootstrap(directory)
         self.embedder = open_embedder(self.config.embedding)
         self.library = Library(
@@ -113,6 +114,7 @@ class Node:
             bootstrap=bootstrap,
             clock=self._clock,
             randomness=random.Random(secrets.randbits(64)),
+            on_roster=lambda data: write_atomic(self.home.roster, data),
         )
         self._restore()
         stack.callback(self._save)
@@ -313,9 +315,7 @@ class Node:
         Raises:
             RosterError: The roster may not follow the present one, with the reason.
         """
-        roster = await self.core.import_roster(data)
-        write_atomic(self.home.roster, data)
-        return roster
+        return await self.core.import_roster(data)
 
     def status(self) -> dict[str, Any]:
         """How the node is doing, ready for JSON."""

@@ -15,6 +15,7 @@ from zerorag_p2p.config import ADVERTISEMENT_LIMIT, MAX_INTEGER, RECORD_LIMIT
 from zerorag_p2p.errors import IntegrityError
 from zerorag_p2p.identity.fields import read_peer
 from zerorag_p2p.identity.records import open_record
+from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.outgoing import SealedAdvertisement, open_advertisement
@@ -29,7 +30,7 @@ _MAX_ENTRIES: Final = 1_000_000
 _VERSION: Final = 1
 
 
-def encode_state(peer: Peer, directory: Directory) -> bytes:
+def encode_state(peer: Peer, directory: Directory, membership: Membership) -> bytes:
     """What `restore_state` reads."""
     return cbor.encode(
         {
@@ -48,11 +49,14 @@ def encode_state(peer: Peer, directory: Directory) -> bytes:
                 for querier, embedding, expires_at in peer.memory.entries()
             ],
             "records": directory.records(),
+            "membership": membership.snapshot(),
         }
     )
 
 
-def restore_state(data: bytes, peer: Peer, directory: Directory, now: float) -> None:
+def restore_state(
+    data: bytes, peer: Peer, directory: Directory, membership: Membership, now: float
+) -> None:
     """Take over saved state, as far as it is still valid.
 
     State under another embedding model is dropped, and so is what concerns peers that are no
@@ -68,8 +72,13 @@ def restore_state(data: bytes, peer: Peer, directory: Directory, now: float) -> 
     advertisements = reader.items("advertisements", max_items=_MAX_ENTRIES)
     memory = reader.items("memory", max_items=_MAX_ENTRIES)
     records = reader.items("records", max_items=_MAX_ENTRIES)
+    saved_membership = reader.binary("membership", max_bytes=STATE_LIMIT)
     reader.finish()
     _restore_records(records, directory)
+    try:
+        membership.restore(saved_membership)
+    except IntegrityError as error:
+        logger.warning("the saved view of the membership is dropped: %s", error)
     if fingerprint != peer.fingerprint:
         logger.info("the embedding model changed; neighbours and query memory start afresh")
         return

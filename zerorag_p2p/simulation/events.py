@@ -1,12 +1,12 @@
 """The event simulator: real `Peer` objects, messages as values, everything else made up.
 
 Virtual time runs through an agenda of actions. A question becomes a walk at its querier; each
-contact is a message that takes time, may be lost, may find its receiver gone, and comes back as a
+contact is a request that takes time, may be lost or find its receiver gone, and comes back as a
 reply; questions overlap. Nothing depends on real time, threads or the order of sets: the same
-scenario, workload and seed give the same run, event by event, on the same machine and versions.
+scenario and workload give the same run, event by event, on the same machine and versions.
 
-What a simulated network takes for granted: a roster that admits everybody, signed records and
-releases, and a failure detector that tells all peers of a crash after `detection_s`
+What a simulation takes for granted: a roster that admits everybody, signed records and releases,
+and failure detectors that tell every peer of a crash after `detection_s`
 (`workloads.scenario.NetworkModel`).
 """
 
@@ -17,30 +17,22 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.model import (
-    ContentHash,
-    PeerId,
-    Purpose,
-    SharingTerms,
-    Vector,
-    View,
-)
-from zerorag_p2p.peer import Peer, Requester, read_result
+from zerorag_p2p.model import PeerId, Purpose, Vector, View
+from zerorag_p2p.peer import Requester, read_result
 from zerorag_p2p.policy.decision import AccessRequest, Act, decide
-from zerorag_p2p.policy.sharing import Sharing
-from zerorag_p2p.routing.walk import Contact, Finished, Waiting, Walk
+from zerorag_p2p.routing.walk import Contact, Finished, FoundDocument, Waiting, Walk
 from zerorag_p2p.simulation.agenda import Agenda
-from zerorag_p2p.simulation.participant import Advertiser, Participant
-from zerorag_p2p.simulation.pool import VectorPool
+from zerorag_p2p.simulation.participant import Participant
+from zerorag_p2p.simulation.population import Population
+from zerorag_p2p.simulation.wires import Wires
 from zerorag_p2p.wire.embedding import transmitted_rows
 from zerorag_p2p.wire.query import QueryRequest, QueryResult
+from zerorag_p2p.wire.refusal import Refusal
 from zerorag_p2p.workloads.copies import keep_copy
-from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
 from zerorag_p2p.workloads.outcome import QueryOutcome, random_hit
 from zerorag_p2p.workloads.plan import (
     CrashPeers,
@@ -54,34 +46,16 @@ from zerorag_p2p.workloads.plan import (
 from zerorag_p2p.workloads.scenario import Scenario
 from zerorag_p2p.workloads.workload import QueryEvent
 
-#: Unix seconds at which every simulation starts.
-EPOCH: Final = 1_700_000_000.0
+TARGET_FOUND: Final = "target found"
 
-CONSORTIUM: Final = "simulation"
-COLLECTION: Final = "documents"
+#: Virtual seconds before the first question, for first advertisements to arrive.
+_SETTLING_S: Final = 1.0
 
-#: What the owner of any document allows: copies, which may be passed on.
-TERMS: Final = SharingTerms(copy=True, reshare=True)
-
+#: Documents of the exact answer that results are compared with.
 _EXACT: Final = 5
 
 #: Called with the number of events that are due or over, and of all.
-OnProgress = Callable[[int, int], None]
-
-
-@dataclass(slots=True)
-class _Query:
-    """A question under way."""
-
-    number: int
-    event: QueryEvent
-    querier: Participant
-    embedding: Vector
-    walk: Walk
-    answerable: bool
-    random_hit: float
-    requests_to_target: int | None = None
-    messages: int = 0
+OnProgress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
@@ -92,9 +66,9 @@ class SimulationRun:
         outcomes: Of every question that was asked, in the order of the events.
         unasked: Questions whose peer was down, or held the introduced document already.
         copies: Copies that were kept.
-        copies_refused: Copies that could not be kept: the chain was at its longest.
+        copies_refused: Copies that could not be kept, as the chain was at its longest.
         contacts: Requests sent.
-        trace: SHA-256 over every step of every walk, for comparing runs.
+        trace: SHA-256 over every step of every walk, to tell runs apart.
     """
 
     outcomes: list[QueryOutcome] = field(default_factory=list)
@@ -105,104 +79,119 @@ class SimulationRun:
     trace: str = ""
 
 
+@dataclass(slots=True, kw_only=True)
+class _Query:
+    """A question under way; `expected` is the probability of a hit in random order."""
+
+    number: int
+    event: QueryEvent
+    querier: Participant
+    embedding: Vector
+    walk: Walk
+    answerable: bool
+    expected: float
+    requests_to_target: int | None = None
+    messages: int = 0
+    over: bool = False
+
+
 class Simulation:
     """One run of a scenario.
 
+    Attributes:
+        population: The peers.
+
     Args:
-        scenario: Algorithm, network and seed; its timeline is in `plan`.
+        scenario: Algorithm, network and seed.
         plan: What `make_plan` made of the scenario and a workload.
     """
 
     def __init__(self, scenario: Scenario, plan: Plan) -> None:
         self._scenario = scenario
-        self._network = scenario.network
-        self._plan = plan
         self._workload = plan.workload
-        self._table = DocumentTable(plan.workload)
+        self._steps = list(reversed(plan.steps))
+        self._introduced = plan.introduced
         self._queries: Vector = transmitted_rows(plan.workload.query_vectors)
         self._fingerprint = plan.workload.fingerprint.digest()
-        self._pool = VectorPool(plan.workload.fingerprint.dimension)
-        self._advertiser = Advertiser(self._table, scenario.routing.advertisement_bits)
         self._agenda = Agenda()
+        self._wires = Wires(scenario.network, scenario.seed)
+        self.population = Population(scenario, plan.workload, self._agenda, self._wires)
+        self._arrivals = random.Random(f"arrivals {scenario.seed}")
+        self._exploration = random.Random(f"exploration {scenario.seed}")
+        self._due = 0
         self._trace = hashlib.sha256()
         self._run = SimulationRun()
-        # One stream of random numbers a purpose: a lost message changes no walk's exploration.
-        self._arrivals = random.Random(f"arrivals {scenario.seed}")
-        self._delays = random.Random(f"delays {scenario.seed}")
-        self._walks = random.Random(f"walks {scenario.seed}")
-        self._membership = random.Random(f"membership {scenario.seed}")
-        self._identities = 0
-        self._steps = list(plan.steps)
-        self._introduced = plan.introduced
-        self._in_flight = 0
-        self._due = 0
-        #: Holders that are up, by document.
-        self._holders = [0] * len(plan.workload.documents)
-        self._places: list[Participant] = []
-        self._by_peer: dict[PeerId, Participant] = {}
-        #: Peers that are members as far as their own detectors know.
-        self._members: list[PeerId] = []
-        for place in range(len(plan.workload.holdings)):
-            self._join(place)
-        for participant in self._places:
-            self._find_neighbors(participant)
-
-    @property
-    def participants(self) -> Sequence[Participant]:
-        """The peers that fill the places of the workload now."""
-        return self._places
+        self._on_progress: OnProgress | None = None
 
     def run(self, on_progress: OnProgress | None = None) -> SimulationRun:
-        """Ask every question of the workload; once."""
+        """Ask every question of the workload. A simulation runs once."""
         self._on_progress = on_progress
-        self._next_event()
+        self._agenda.after(_SETTLING_S, self._next_event)
         self._agenda.run()
         self._run.outcomes.sort(key=lambda outcome: outcome.event)
         self._run.trace = self._trace.hexdigest()
         return self._run
 
-    # The questions.
+    # The timeline.
 
     def _next_event(self) -> None:
-        """The next event is due: take the steps before it, ask, and put the one after it down."""
+        """Take the steps before the event that is due, then ask its question."""
         number = self._due
         if self._on_progress is not None:
             self._on_progress(number, len(self._workload.events))
-        while self._steps and self._steps[0].before <= number:
-            self._take(self._steps.pop(0))
+        while self._steps and self._steps[-1].before <= number:
+            self._take(self._steps.pop())
         if number == len(self._workload.events):
             return
         self._due += 1
-        rate = self._network.queries_per_s
+        rate = self._scenario.network.queries_per_s
         if rate:
             self._agenda.after(self._arrivals.expovariate(rate), self._next_event)
         self._ask(number, self._workload.events[number])
 
+    def _after_question(self) -> None:
+        if not self._scenario.network.queries_per_s:  # one at a time
+            self._agenda.after(0.0, self._next_event)
+
+    def _take(self, step: Step) -> None:
+        match step:
+            case CrashPeers(peers=peers):
+                self.population.crash(peers)
+            case ReplacePeer(peer=peer):
+                self.population.replace(peer)
+            case IntroduceTopic(documents=documents, owners=owners):
+                self.population.introduce(documents, owners)
+            case SplitPeers(groups=groups):
+                self.population.split(groups)
+            case ReunitePeers():
+                self.population.reunite()
+
+    # The questions.
+
     def _ask(self, number: int, event: QueryEvent) -> None:
-        querier = self._places[event.peer]
-        known = event.document in self._introduced and event.document in querier.holdings
-        if not querier.up or known:
+        querier = self.population.places[event.peer]
+        introduced = event.document in self._introduced
+        if not querier.up or (introduced and event.document in querier.holdings):
             self._run.unasked += 1
-            self._after_query()
+            self._after_question()
             return
-        embedding = self._queries[event.query]
         budget = self._scenario.routing.contact_budget
-        walk = querier.peer.begin_query(
-            embedding,
-            now=self._now(querier),
-            randomness=self._walks,
-            roster=self._some_members(2 * budget),
-        )
-        holders = self._holders[event.document] - (event.document in querier.holdings)
-        others = sum(1 for item in self._places if item.up) - 1 if self._uneven else self._others
+        embedding = self._queries[event.query]
+        holders = self.population.remote_holders(event.document, querier)
         query = _Query(
-            number,
-            event,
-            querier,
-            embedding,
-            walk,
+            number=number,
+            event=event,
+            querier=querier,
+            embedding=embedding,
+            walk=querier.peer.begin_query(
+                embedding,
+                now=self.population.now(querier),
+                randomness=self._exploration,
+                # More than can be asked: the same as all of them, in random order.
+                roster=self.population.some_members(2 * budget + 1),
+            ),
             answerable=holders > 0,
-            random_hit=random_hit(others, holders, budget),
+            expected=random_hit(self.population.up - 1, holders, budget),
         )
         self._advance(query)
 
@@ -211,9 +200,190 @@ class Simulation:
         while True:
             match query.walk.next():
                 case Contact(peer, budget_left):
-                    self._send(query, peer, budget_left)
+                    self._send(query, self.population.participant(peer), budget_left)
                 case Waiting():
                     return
                 case Finished():
                     self._finish(query)
                     return
+
+    def _send(self, query: _Query, receiver: Participant, budget_left: int) -> None:
+        network = self._scenario.network
+        self._run.contacts += 1
+        query.messages += 1
+        lifetime = self._scenario.routing.memory_lifetime_s
+        request = QueryRequest(
+            embedding=query.embedding,
+            fingerprint=self._fingerprint,
+            k=query.walk.k,
+            budget_left=budget_left,
+            deadline_ms=int(network.timeout_s * 1000),
+            purpose=Purpose.TREAT,
+            user="",
+            audit="",
+            view=View.WHOLE,
+            remember_until=int(self.population.now(query.querier) + lifetime),
+        )
+        times_out_at = self._agenda.now + network.timeout_s
+        if self._wires.loses():
+            self._fail_at(times_out_at, query, receiver)
+        else:
+            receive = partial(self._receive, query, receiver, request, times_out_at)
+            self._agenda.after(self._wires.delay(), receive)
+
+    def _receive(
+        self, query: _Query, receiver: Participant, request: QueryRequest, times_out_at: float
+    ) -> None:
+        """The request arrives at the peer that is asked."""
+        if not receiver.up or not self._wires.connect(query.querier, receiver):
+            self._fail_at(times_out_at, query, receiver)
+            return
+        requester = Requester(query.querier.peer.peer_id, "")
+        reply = receiver.peer.answer(request, requester, self.population.now(receiver))
+        query.messages += 1
+        delay = self._wires.delay()
+        if self._wires.loses() or self._agenda.now + delay > times_out_at:
+            self._fail_at(times_out_at, query, receiver)
+            return
+        holds = query.event.document in receiver.holdings
+        self._agenda.after(delay, partial(self._take_in, query, receiver, reply, holds))
+
+    def _fail_at(self, time: float, query: _Query, receiver: Participant) -> None:
+        wait = max(0.0, time - self._agenda.now)
+        self._agenda.after(wait, partial(self._fail, query, receiver.peer.peer_id))
+
+    def _fail(self, query: _Query, peer: PeerId) -> None:
+        query.walk.on_failure(peer, "timed out")
+        self._continue(query)
+
+    def _take_in(
+        self, query: _Query, sender: Participant, reply: QueryResult | Refusal, holds: bool
+    ) -> None:
+        """The reply arrives at the querier; `holds` tells whether it comes from a holder."""
+        assert isinstance(reply, QueryResult)  # all peers of a simulation agree on the embedding
+        peer = sender.peer.peer_id
+        documents, referrals = read_result(query.embedding, reply)
+        query.walk.on_reply(peer, documents, referrals)
+        if holds and query.requests_to_target is None:
+            query.requests_to_target = list(query.walk.visited).index(peer) + 1
+            if self._scenario.stop_at_target:
+                query.walk.stop(TARGET_FOUND)
+        self._continue(query)
+
+    def _continue(self, query: _Query) -> None:
+        if query.over:
+            return
+        if query.querier.up:
+            self._advance(query)
+        else:  # it crashed meanwhile
+            query.over = True
+            self._run.unasked += 1
+            self._after_question()
+
+    def _finish(self, query: _Query) -> None:
+        query.over = True
+        querier, walk = query.querier, query.walk
+        neighbor = querier.peer.finish_query(walk, self.population.now(querier))
+        if neighbor is not None:
+            query.messages += 2
+            self.population.adopt(querier, neighbor)
+        results = walk.results()
+        if query.event.document in self._introduced:
+            wanted = self.population.table.hashes[query.event.document]
+            found = [item for item in results if item.document.content_hash == wanted]
+            if found:
+                query.messages += 2
+                self._agenda.after(self._wires.round_trip(), partial(self._fetch, query, found[0]))
+        self._note(query, results)
+        self._after_question()
+
+    # The documents.
+
+    def _fetch(self, query: _Query, found: FoundDocument) -> None:
+        """Fetch the document from the first holder that delivers it, and keep a copy."""
+        querier, document = query.querier, query.event.document
+        if not querier.up or document in querier.holdings:
+            return
+        for holder in found.holders:
+            links = self._delivered(self.population.participant(holder), found, querier)
+            if links is None:
+                continue
+            now = self.population.now(querier)
+            content_hash = found.document.content_hash
+            if keep_copy(querier.holdings, querier.identity, content_hash, links, now):
+                self._run.copies += 1
+                self.population.note_copy(querier, document)
+            else:
+                self._run.copies_refused += 1
+            return
+
+    def _delivered(
+        self, holder: Participant, found: FoundDocument, querier: Participant
+    ) -> tuple[bytes, ...] | None:
+        """The attribution that comes with the document, if the holder lets it out."""
+        if not holder.up or not self._wires.connect(holder, querier):
+            return None
+        content_hash = found.document.content_hash
+        access = AccessRequest(
+            act=Act.FETCH,
+            requester=querier.peer.peer_id,
+            organisation="",
+            purpose=Purpose.TREAT,
+            view=View.WHOLE,
+        )
+        for stored in holder.holdings.get(content_hash):
+            decision = decide(
+                access,
+                collection=stored.collection,
+                sharing=holder.holdings.sharing(stored.collection),
+                document=content_hash,
+            )
+            if decision.allowed:
+                return stored.links
+        return None
+
+    # The figures.
+
+    def _note(self, query: _Query, results: Sequence[FoundDocument]) -> None:
+        hashes = self.population.table.hashes
+        exact = None
+        if not self._scenario.stop_at_target:
+            exact = self._recall_of_exact(query, results)
+        steps = query.walk.steps
+        failures = sum(step.outcome not in {"answered", TARGET_FOUND} for step in steps)
+        outcome = QueryOutcome(
+            event=query.number,
+            introduced=query.event.document in self._introduced,
+            answerable=query.answerable,
+            hit=query.requests_to_target is not None,
+            recall_at_1=bool(results)
+            and results[0].document.content_hash == hashes[query.event.document],
+            recall_at_5_exact=exact,
+            requests_to_target=query.requests_to_target,
+            contacts=len(steps),
+            failures=failures,
+            messages=query.messages,
+            random_hit=query.expected,
+        )
+        self._run.outcomes.append(outcome)
+        lines = [f"{query.number} {query.querier.peer.peer_id} {self._agenda.now!r}"]
+        lines += [
+            f"{step.peer} {step.score!r} {step.outcome} {step.documents} {step.new_candidates}"
+            for step in steps
+        ]
+        self._trace.update("\n".join(lines).encode())
+
+    def _recall_of_exact(self, query: _Query, results: Sequence[FoundDocument]) -> float | None:
+        """Share of the best documents of all other peers that the result holds."""
+        table, population = self.population.table, self.population
+        scores = table.vectors @ query.embedding
+        best: list[int] = []
+        for number in np.argsort(-scores, kind="stable").tolist():
+            if population.remote_holders(number, query.querier) > 0:
+                best.append(number)
+                if len(best) == _EXACT:
+                    break
+        if not best:
+            return None
+        found = {item.document.content_hash for item in results[:_EXACT]}
+        return sum(table.hashes[number] in found for number in best) / len(best)

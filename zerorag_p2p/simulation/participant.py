@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.model import HashPrefix, Vector, hash_prefix
+from zerorag_p2p.model import HashPrefix, PeerId, Vector, hash_prefix
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.routing.adverts import HeldAdvertisement
 from zerorag_p2p.wire.codes import decode_codes, encode_codes
@@ -21,10 +21,14 @@ class Participant:
 
     Attributes:
         place: Which holdings and questions of the workload are its own.
+        identity: Its key.
+        holdings: Its documents.
+        peer: Its state and what it does with queries.
         clock_offset_s: How far its clock is ahead.
         up: Whether it runs.
         group: Part of the network it is in; peers of different groups cannot reach each other.
-        followers: Places that took its advertisement; some may have dropped it since.
+        followers: Peers that took its advertisement; some may have dropped it since.
+        advertisement: The last one made, if any.
     """
 
     place: int
@@ -34,7 +38,7 @@ class Participant:
     clock_offset_s: float
     up: bool = True
     group: int = 0
-    followers: dict[int, None] = field(default_factory=dict)
+    followers: dict[PeerId, None] = field(default_factory=dict)
     advertisement: HeldAdvertisement | None = None
 
 

@@ -43,7 +43,8 @@ class VectorPool:
 
     def vector(self, number: int) -> Vector:
         """The vector [d] of a number."""
-        return self._matrix[number]
+        vector: Vector = self._matrix[number]
+        return vector
 
     def products(self, embedding: Vector) -> NDArray[np.float32]:
         """Products of every vector with `embedding` [d], by number; computed once."""

@@ -18,7 +18,7 @@ import numpy as np
 import trio
 
 from zerorag_p2p.config import NodeConfig
-from zerorag_p2p.errors import UsageError
+from zerorag_p2p.errors import NetworkError
 from zerorag_p2p.model import PeerId, SharingTerms
 from zerorag_p2p.node.reports import DocumentStatus, QueryProgress, QueryReport
 from zerorag_p2p.policy.sharing import Sharing
@@ -314,10 +314,8 @@ class _Run:
                 stop=self._stop_at(event.document) if self.scenario.stop_at_target else None,
                 on_progress=count,
             )
-        except UsageError:
-            return  # it crashed before it could ask
-        if asker in self._down:
-            return
+        except NetworkError:
+            return  # it crashed
         self._keep_copies(node, asker, report)
         self.outcomes.append(
             self._outcome(

@@ -23,7 +23,7 @@ from typing import Any, Final
 import trio
 
 from zerorag_p2p.config import NetworkConfig, NodeConfig
-from zerorag_p2p.errors import UsageError
+from zerorag_p2p.errors import NetworkError, UsageError
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.model import PeerId, Vector
 from zerorag_p2p.node.core import NodeCore
@@ -101,6 +101,7 @@ class TestnetNode:
     _network: HookedNetwork | None = None
     _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     _ended: trio.Event = field(default_factory=trio.Event)
+    _queries: dict[trio.CancelScope, None] = field(default_factory=dict)
     _saved: bytes | None = None
 
     @property
@@ -331,11 +332,18 @@ class Testnet:
         Raises:
             UsageError: The node does not run, or the text is no question of the workload and came
                 without an embedding.
+            NetworkError: The node was killed meanwhile.
         """
-        core = self._core(name)
+        core, node = self._core(name), self[name]
         if embedding is None:
             embedding = self._embedding_of(text)
-        return await core.query(text, transmitted(embedding), **settings)
+        with trio.CancelScope() as scope:
+            node._queries[scope] = None
+            try:
+                return await core.query(text, transmitted(embedding), **settings)
+            finally:
+                del node._queries[scope]
+        raise NetworkError(f"{name} was killed before its query ended")
 
     def _core(self, name: str) -> NodeCore:
         node = self[name]
@@ -370,7 +378,8 @@ class Testnet:
             assert node.core is not None
             node._saved = node.core.encode_state() if keep_state else None
             self._faults.thaw(node.peer_id)
-            node._scope.cancel()
+            for scope in (*node._queries, node._scope):
+                scope.cancel()
         for node in running:
             await node._ended.wait()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual import events
@@ -11,6 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+
+#: Of the rest of a line that does not fit.
+_INDENT: Final = 4
 
 
 class LineView(ScrollView, can_focus=True):
@@ -46,12 +49,17 @@ class LineView(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if width <= 0:
             return
-        console = self.app.console
-        self._folded = [
-            part for line in self._lines for part in (line.wrap(console, width) if line else [line])
-        ]
+        self._folded = [part for line in self._lines for part in self._parts(line, width)]
         self.virtual_size = Size(width, len(self._folded))
         self.refresh()
+
+    def _parts(self, line: Text, width: int) -> list[Text]:
+        if line.cell_len <= width:
+            return [line]
+        parts = list(line.wrap(self.app.console, max(width - _INDENT, 1)))
+        for part in parts[1:]:
+            part.pad_left(_INDENT)
+        return parts
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""

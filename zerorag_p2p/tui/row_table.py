@@ -149,9 +149,13 @@ class RowTable(ScrollView, can_focus=True):
 
     # Drawing.
 
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
-        width = self.size.width
+        width = self._width
         base = self.rich_style
         fitted = fit(self._columns, width)
         if y < _HEADING_LINES:
@@ -178,7 +182,7 @@ class RowTable(ScrollView, can_focus=True):
         return self._line(segments, style)
 
     def _line(self, cells: list[Segment], style: Style) -> Strip:
-        width = self.size.width
+        width = self._width
         gap = Segment(" " * GAP, style)
         segments = [part for cell in cells for part in (cell, gap)][:-1]
         return Strip(segments).adjust_cell_length(width, style)
@@ -226,7 +230,7 @@ class RowTable(ScrollView, can_focus=True):
 
     def action_sort(self) -> None:
         """Sort by the next column in view."""
-        names = [column.name for column, _ in fit(self._columns, self.size.width)]
+        names = [column.name for column, _ in fit(self._columns, self._width)]
         position = names.index(self.sort) if self.sort in names else -1
         self._sort_by(names[(position + 1) % len(names)])
 
@@ -253,7 +257,7 @@ class RowTable(ScrollView, can_focus=True):
                     self.action_choose()
             return
         start = 0
-        for column, size in fit(self._columns, self.size.width):
+        for column, size in fit(self._columns, self._width):
             if start <= event.x < start + size + GAP:
                 self._sort_by(column.name)
             start += size + GAP

@@ -125,8 +125,7 @@ class QueryScreen(_Sheet):
         return draw(self._query)
 
     def on_mount(self) -> None:
-        """Draw now, and when something has happened."""
-        super().on_mount()
+        """Draw again whenever something has happened."""
         self._show_title()
         self.set_interval(TOP_REDRAW_S, self._redraw)
 

@@ -39,3 +39,15 @@ class Source(Protocol):
 
     async def close(self) -> None:
         """Give up what the source holds open."""
+
+
+async def figures(source: Source) -> Json:
+    """Every figure of a node at this moment, by the name of the call that gives it."""
+    return {
+        "status": await source.status(),
+        "neighbors": await source.neighbors(),
+        "peers": await source.peers(),
+        "memory": await source.memory(),
+        "collections": await source.collections(),
+        "refusals": await source.refusals(),
+    }

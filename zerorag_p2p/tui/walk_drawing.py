@@ -85,11 +85,13 @@ def _outcome(step: Step) -> Text:
         )
     referrals = counted(contact["referrals"], "referral")
     text = Text.assemble(
-        "  └ ", ("✓", _GOOD), f" {took}: {counted(contact['documents'], 'new document')}"
+        "  └ ", ("✓", _GOOD), f" {took}: {counted(contact['documents'], 'document')}"
     )
     if contact["improved"]:
-        text.append(", better", _GOOD)
-    text.append(f"; {referrals}, {contact['new_candidates']} to peers not known yet")
+        text.append(" (better)", _GOOD)
+    text.append(f", {referrals}")
+    if contact["new_candidates"]:
+        text.append(f" ({contact['new_candidates']} new)")
     if step.ended["best"] is not None:
         text.append(f"; {step.ended['found']} held, best {step.ended['best']:.3f}", _DIM)
     return text

@@ -142,6 +142,10 @@ class ArrayHoldings:
     def __contains__(self, number: int) -> bool:
         return number in self._held
 
+    def numbers(self) -> list[int]:
+        """Numbers of the documents held, in the order they came."""
+        return list(self._held)
+
     def own(self, numbers: Iterable[int], collection: str) -> None:
         """Hold documents as their owner."""
         self._add([(number, None) for number in numbers], collection)

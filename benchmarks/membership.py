@@ -1,0 +1,499 @@
+"""Membership at scale: a thousand reactors on a network that loses messages.
+
+    python -m benchmarks.membership [--peers 1000] [--rounds 1000] [--seed 1]
+
+Every peer is a real `Membership`; only the clock, the network and the signatures are simulated.
+Prints a JSON object with four tables: how the overlay forms, what is left of half of the peers that
+crash, how a partition heals, and detection time and false positives at several loss rates. A round
+is the interval of view exchanges, which equals the ping interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerorag_p2p.config import MembershipConfig
+from zerorag_p2p.errors import DecodeError
+from zerorag_p2p.identity.records import PeerRecord
+from zerorag_p2p.membership.detector import PeerState
+from zerorag_p2p.membership.events import (
+    Effect,
+    Event,
+    NoteDied,
+    NoteSuspected,
+    RelayEnded,
+    RelayPing,
+    Reply,
+    ReplyReceived,
+    RequestFailed,
+    RequestReceived,
+    Send,
+    Started,
+    TimerFired,
+)
+from zerorag_p2p.membership.membership import Membership
+from zerorag_p2p.model import PeerId
+from zerorag_p2p.wire.gossip import Ack, GossipReply, Ping, RosterRequest
+
+BEGAN = 1_800_000_000.0
+LATENCY_S = (0.01, 0.1)
+
+
+def sign(peer: PeerId, sequence: int) -> bytes:
+    """Stands for a signed record: the simulation has no forgers."""
+    return f"{peer} {sequence}".encode()
+
+
+def open_record(data: bytes) -> PeerRecord:
+    """Reads what `sign` made."""
+    peer, separator, sequence = data.decode(errors="replace").partition(" ")
+    if not separator:
+        raise DecodeError("no record")
+    return PeerRecord(PeerId(peer), (), int(sequence))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An observer suspects a peer or holds it for dead; `true` if the peer is indeed down."""
+
+    at: float
+    observer: PeerId
+    peer: PeerId
+    dead: bool
+    true: bool
+
+
+class Swarm:
+    """Peers that exchange messages with latency and loss, in one thread and simulated time.
+
+    Args:
+        loss: Probability that a message is lost, each way.
+    """
+
+    def __init__(
+        self, *, settings: MembershipConfig | None = None, loss: float = 0.0, seed: int = 1
+    ) -> None:
+        self.settings = settings or MembershipConfig()
+        self.loss = loss
+        self.now = BEGAN
+        self.members: set[PeerId] = set()
+        self.peers: dict[PeerId, Membership] = {}
+        #: Peers that are down; they neither hear nor say anything.
+        self.down: set[PeerId] = set()
+        self.verdicts: list[Verdict] = []
+        self.messages = 0
+        self._seed = seed
+        self._randomness = random.Random(f"network {seed}")
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self._wakes: dict[PeerId, float] = {}
+        self._side: dict[PeerId, int] = {}
+
+    # What a test does to it.
+
+    def add(
+        self, peer: PeerId, introductions: Iterable[PeerId], saved: bytes | None = None
+    ) -> None:
+        """Start a peer, or start it again."""
+        self.members.add(peer)
+        self.down.discard(peer)
+        membership = self.peers[peer] = Membership(
+            peer,
+            self.settings,
+            sign=partial(sign, peer),
+            admit=self.members.__contains__,
+            introductions=list(introductions),
+            roster_version=1,
+            members=max(len(self.members), 1),
+            randomness=random.Random(f"{peer} {self._seed} {self.now}"),
+            open_record=open_record,
+        )
+        if saved is not None:
+            membership.restore(saved)
+        self.report(peer, Started())
+
+    def crash(self, peers: Iterable[PeerId]) -> None:
+        """Take peers down without a word."""
+        self.down.update(peers)
+
+    def split(self, side: Iterable[PeerId]) -> None:
+        """Cut the peers of `side` off from the others; an empty one heals the network."""
+        self._side = dict.fromkeys(side, 1)
+
+    def run(self, rounds: float) -> None:
+        """Let time pass."""
+        end = self.now + rounds * self.settings.exchange_interval_s
+        while self._queue and self._queue[0][0] <= end:
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+        self.now = end
+
+    def report(self, peer: PeerId, event: Event) -> GossipReply | None:
+        """Give an event to a peer and carry out what it wants; the reply, if there is one."""
+        membership = self.peers[peer]
+        reply = None
+        for effect in membership.handle(event, self.now):
+            reply = self._carry_out(peer, effect) or reply
+        self._schedule_wake(peer, membership)
+        return reply
+
+    # What can be seen of it.
+
+    def live(self) -> list[PeerId]:
+        """Peers that are up."""
+        return [peer for peer in self.peers if peer not in self.down]
+
+    def dead_entries(self) -> int:
+        """Entries of peers that are down in views of peers that are up."""
+        return sum(
+            entry in self.down for peer in self.live() for entry, _ in self.peers[peer].view()
+        )
+
+    def links(self) -> NDArray[np.bool_]:
+        """Who has whom in the view, shape [n, n], of the peers that are up."""
+        numbers = {peer: number for number, peer in enumerate(self.live())}
+        links = np.zeros((len(numbers), len(numbers)), dtype=np.bool_)
+        for peer, number in numbers.items():
+            for entry, _ in self.peers[peer].view():
+                if entry in numbers:
+                    links[number, numbers[entry]] = True
+        return links
+
+    # The network.
+
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._queue, (when, self._number, action))
+
+    def _schedule_wake(self, peer: PeerId, membership: Membership) -> None:
+        due = membership.next_timeout()
+        if due < self._wakes.get(peer, float("inf")):
+            self._wakes[peer] = due
+            self._at(due, partial(self._wake, peer, due))
+
+    def _wake(self, peer: PeerId, due: float) -> None:
+        if self._wakes.get(peer) != due:
+            return
+        del self._wakes[peer]
+        if peer not in self.down:
+            self.report(peer, TimerFired())
+
+    def _carry_out(self, peer: PeerId, effect: Effect) -> GossipReply | None:
+        match effect:
+            case Reply(message):
+                return message
+            case Send(to, request, timeout_s):
+                self._request(
+                    peer,
+                    to,
+                    request,
+                    timeout_s,
+                    lambda reply: ReplyReceived(to, request, reply),
+                    RequestFailed(to, request),
+                )
+            case NoteSuspected(suspect, _):
+                self._note(peer, suspect, dead=False)
+            case NoteDied(dead, _):
+                self._note(peer, dead, dead=True)
+            case _:
+                pass
+        return None
+
+    def _note(self, observer: PeerId, peer: PeerId, *, dead: bool) -> None:
+        true = peer in self.down or self._side.get(peer) != self._side.get(observer)
+        self.verdicts.append(Verdict(self.now, observer, peer, dead, true))
+
+    def _request(
+        self,
+        sender: PeerId,
+        to: PeerId,
+        request: Any,
+        timeout_s: float,
+        answered: Callable[[Any], Event],
+        failed: Event,
+    ) -> None:
+        """Deliver a request and its reply, or the failure when its time is over."""
+        deadline = self.now + timeout_s
+        over = False
+
+        def end(event: Event) -> None:
+            nonlocal over
+            if not over and sender not in self.down:
+                over = True
+                self.report(sender, event)
+
+        def reply(message: GossipReply) -> None:
+            if self._passes(to, sender):
+                self._later(lambda: end(answered(message)))
+
+        self._at(deadline, lambda: end(failed))
+        if self._passes(sender, to):
+            self._later(lambda: self._arrive(sender, to, request, reply))
+
+    def _arrive(
+        self, sender: PeerId, to: PeerId, request: Any, reply: Callable[[GossipReply], None]
+    ) -> None:
+        if to in self.down or to not in self.peers or isinstance(request, RosterRequest):
+            return
+        membership = self.peers[to]
+        for effect in membership.handle(RequestReceived(sender, request), self.now):
+            if isinstance(effect, RelayPing):
+                self._relay(to, effect, reply)
+            elif isinstance(effect, Reply):
+                reply(effect.message)
+            else:
+                self._carry_out(to, effect)
+        self._schedule_wake(to, membership)
+
+    def _relay(
+        self, helper: PeerId, relay: RelayPing, reply: Callable[[GossipReply], None]
+    ) -> None:
+        deadline = self.now + relay.timeout_s
+        over = False
+
+        def end(answer: Ack | None) -> None:
+            nonlocal over
+            if over or helper in self.down:
+                return
+            over = True
+            message = self.report(helper, RelayEnded(relay.origin, relay.target, answer))
+            assert message is not None
+            reply(message)
+
+        def acknowledge(message: GossipReply) -> None:
+            if self._passes(relay.target, helper):
+                self._later(lambda: end(message if isinstance(message, Ack) else None))
+
+        self._at(deadline, lambda: end(None))
+        if self._passes(helper, relay.target):
+            ping: Ping = relay.request
+            self._later(lambda: self._arrive(helper, relay.target, ping, acknowledge))
+
+    def _passes(self, sender: PeerId, to: PeerId) -> bool:
+        self.messages += 1
+        if sender in self.down or self._side.get(sender) != self._side.get(to):
+            return False
+        return not self.loss or self._randomness.random() >= self.loss
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self._at(self.now + self._randomness.uniform(*LATENCY_S), action)
+
+
+def names(count: int) -> list[PeerId]:
+    return [PeerId(f"peer-{number:04}") for number in range(count)]
+
+
+def joined(count: int, *, loss: float = 0.0, seed: int = 1, rounds: float = 0) -> Swarm:
+    """Peers that all know the address of the first one and nothing else."""
+    swarm = Swarm(loss=loss, seed=seed)
+    peers = names(count)
+    swarm.members.update(peers)
+    for peer in peers:
+        swarm.add(peer, peers[:1])
+    swarm.run(rounds)
+    return swarm
+
+
+# Graphs.
+
+
+def path_lengths(links: NDArray[np.bool_]) -> tuple[float, bool]:
+    """Mean length of the shortest paths along the links, and whether everybody reaches everybody."""
+    count = len(links)
+    step = links.astype(np.float32)
+    reached = links | np.eye(count, dtype=np.bool_)
+    total, length = links.sum(), 1
+    while not reached.all():
+        length += 1
+        further = (reached.astype(np.float32) @ step > 0) & ~reached
+        if not further.any():
+            return float("inf"), False
+        total += length * further.sum()
+        reached |= further
+    return float(total) / (count * (count - 1)), True
+
+
+def random_links(count: int, degree: int, seed: int) -> NDArray[np.bool_]:
+    """A graph in which everybody has `degree` others drawn at random."""
+    generator = np.random.default_rng(seed)
+    links = np.zeros((count, count), dtype=np.bool_)
+    for number in range(count):
+        drawn = generator.choice(count - 1, size=degree, replace=False)
+        links[number, drawn + (drawn >= number)] = True
+    return links
+
+
+def shape(links: NDArray[np.bool_]) -> dict[str, Any]:
+    length, connected = path_lengths(links)
+    degrees = links.sum(axis=0)
+    return {
+        "strongly_connected": connected,
+        "in_degree_deviation": round(float(degrees.std()), 3),
+        "in_degree_range": [int(degrees.min()), int(degrees.max())],
+        "path_length": round(length, 4),
+        "view_size": round(float(links.sum(axis=1).mean()), 2),
+    }
+
+
+# The tables.
+
+
+def formation(count: int, seed: int) -> list[dict[str, Any]]:
+    """The overlay after some rounds, all peers having joined through one, and a random graph."""
+    swarm = joined(count, seed=seed)
+    rows, last = [], 0
+    for rounds in (5, 10, 20, 40):
+        swarm.run(rounds - last)
+        last = rounds
+        rows.append({"rounds": rounds} | shape(swarm.links()))
+    degree = swarm.settings.view_size
+    graphs = [shape(random_links(count, degree, seed + number)) for number in range(5)]
+    return [
+        *rows,
+        {
+            "rounds": "random graph",
+            "strongly_connected": True,
+            "in_degree_deviation": round(
+                statistics.mean(graph["in_degree_deviation"] for graph in graphs), 3
+            ),
+            "path_length": round(statistics.mean(graph["path_length"] for graph in graphs), 4),
+            "view_size": degree,
+        },
+    ]
+
+
+def crash(count: int, seed: int) -> list[dict[str, Any]]:
+    """Dead entries in the views of the survivors after half of the peers crashed at once."""
+    swarm = joined(count, seed=seed, rounds=20)
+    swarm.crash(random.Random(seed).sample(swarm.live(), count // 2))
+    rows = []
+    for rounds in range(0, 61, 5):
+        if rounds:
+            swarm.run(5)
+        entries = sum(len(swarm.peers[peer].view()) for peer in swarm.live())
+        rows.append(
+            {
+                "rounds": rounds,
+                "dead_entries": swarm.dead_entries(),
+                "dead_share": round(swarm.dead_entries() / max(entries, 1), 4),
+                "strongly_connected": path_lengths(swarm.links())[1],
+            }
+        )
+    return rows
+
+
+def partition(count: int, seed: int) -> list[dict[str, Any]]:
+    """Links across and deaths believed in, while two halves are apart for 30 rounds and after."""
+    swarm = joined(count, seed=seed, rounds=20)
+    left = names(count)[: count // 2]
+    rows = []
+    for rounds in (0, 10, 20, 30, 35, 40, 50, 60, 80):
+        if rounds:
+            swarm.run(rounds - rows[-1]["rounds"])
+        links = swarm.links()
+        across = links[: len(left), len(left) :].sum() + links[len(left) :, : len(left)].sum()
+        rows.append(
+            {
+                "rounds": rounds,
+                "phase": "apart" if 0 < rounds <= 30 else "together",
+                "links_across": round(float(across / links.sum()), 3),
+                "believed_dead": wrongly_dead(swarm),
+            }
+        )
+        if rounds == 0:
+            swarm.split(left)
+        if rounds == 30:
+            swarm.split(())
+    return rows
+
+
+def wrongly_dead(swarm: Swarm) -> float:
+    """Share of pairs of live peers of which one holds the other for dead."""
+    live = swarm.live()
+    wrong = sum(swarm.peers[a].state(b) is PeerState.DEAD for a in live for b in live)
+    return round(wrong / (len(live) * (len(live) - 1)), 4)
+
+
+def detection(count: int, loss: float, rounds: int, seed: int) -> dict[str, Any]:
+    """Crash one peer every tenth of the run; when is it noticed, and who is taken for dead?"""
+    began = time.monotonic()
+    swarm = joined(count, loss=loss, seed=seed, rounds=20)
+    victims = random.Random(seed).sample(swarm.live()[1:], 9)
+    crashed_at: dict[PeerId, float] = {}
+    before = swarm.messages
+    for number in range(10):
+        swarm.run(rounds / 10)
+        if number < 9:
+            crashed_at[victims[number]] = swarm.now
+            swarm.crash([victims[number]])
+    interval = swarm.settings.ping_interval_s
+    first: dict[str, list[float]] = {"suspected": [], "dead": [], "all_know": []}
+    for victim, at in crashed_at.items():
+        about = [item for item in swarm.verdicts if item.peer == victim and item.at >= at]
+        first["suspected"].append((min(item.at for item in about) - at) / interval)
+        deaths = [item.at for item in about if item.dead]
+        observers = {item.observer for item in about if item.dead}
+        first["dead"].append((min(deaths) - at) / interval)
+        if observers >= set(swarm.live()):
+            first["all_know"].append((max(deaths) - at) / interval)
+    wrong = [item for item in swarm.verdicts if not item.true]
+    suspected = {(item.peer, item.at) for item in wrong if not item.dead}
+    peer_rounds = count * rounds
+    return {
+        "loss": loss,
+        "peers": count,
+        "rounds": rounds,
+        "first_suspected_rounds": round(statistics.mean(first["suspected"]), 1),
+        "first_dead_rounds": round(statistics.mean(first["dead"]), 1),
+        "everybody_knows_rounds": round(statistics.mean(first["all_know"]), 1),
+        "known_to_everybody": f"{len(first['all_know'])} of {len(victims)}",
+        "false_suspicions": len(suspected),
+        "live_peers_removed": sum(item.dead for item in wrong),
+        "messages_per_peer_and_round": round((swarm.messages - before) / peer_rounds, 1),
+        "wall_s": round(time.monotonic() - began, 1),
+    }
+
+
+def main() -> int:
+    """Run the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=1_000)
+    parser.add_argument("--loss", type=float, nargs="*", default=[0.0, 0.05, 0.2])
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    began = time.monotonic()
+    result = {
+        "name": "membership",
+        "peers": options.peers,
+        "seed": options.seed,
+        "formation": formation(options.peers, options.seed),
+        "crash": crash(options.peers, options.seed),
+        "partition": partition(options.peers, options.seed),
+        "detection": [
+            detection(options.peers, loss, options.rounds, options.seed) for loss in options.loss
+        ],
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "wall_s": round(time.monotonic() - began, 1),
+    }
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

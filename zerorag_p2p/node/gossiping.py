@@ -1,0 +1,263 @@
+"""Drives the membership reactor of a node: timers, messages, and what its verdicts lead to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+from zerorag_p2p.config import REVOCATION_LIMIT, WITHDRAWAL_LIMIT
+from zerorag_p2p.errors import DecodeError, IntegrityError, RosterError
+from zerorag_p2p.identity.envelope import Domain, open_envelope
+from zerorag_p2p.membership.events import (
+    ContactFailed,
+    ContactSucceeded,
+    Effect,
+    Event,
+    JudgeObject,
+    JudgeRoster,
+    LearnRecord,
+    NeighborsChanged,
+    NoteDied,
+    NoteMisbehaved,
+    NoteRecovered,
+    NoteSuspected,
+    ObjectKind,
+    ObjectPublished,
+    RelayEnded,
+    RelayPing,
+    Reply,
+    ReplyReceived,
+    RequestFailed,
+    RequestReceived,
+    RosterChanged,
+    Send,
+    Started,
+    TimerFired,
+)
+from zerorag_p2p.membership.membership import Membership
+from zerorag_p2p.model import PeerId, RefusalCode
+from zerorag_p2p.node.contacts import Failure, Outcome
+from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.outgoing import Exchanges, open_advertisement
+from zerorag_p2p.node.sessions import Sessions
+from zerorag_p2p.node.state import held_advertisement
+from zerorag_p2p.peer import Peer
+from zerorag_p2p.wire.gossip import (
+    Ack,
+    RosterReply,
+    RosterRequest,
+    decode_gossip,
+    decode_revocation,
+    decode_withdrawal,
+    encode_gossip_reply,
+)
+from zerorag_p2p.wire.refusal import Refusal, encode_refusal
+
+logger = logging.getLogger("zerorag.node")
+
+
+class Gossip:
+    """Runs `membership` over the network of a node.
+
+    Args:
+        peer: Routing state; told of neighbours' advertisements that gossip brings.
+        import_roster: Takes over a newer roster, or raises `RosterError`.
+        on_died: Told of a peer that is gone, with a reason for people.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        peer: Peer,
+        directory: Directory,
+        sessions: Sessions,
+        exchanges: Exchanges,
+        import_roster: Callable[[bytes], Awaitable[object]],
+        on_died: Callable[[PeerId, str], Awaitable[None]],
+        clock: Callable[[], float],
+    ) -> None:
+        self.membership = membership
+        self._peer = peer
+        self._directory = directory
+        self._sessions = sessions
+        self._exchanges = exchanges
+        self._import_roster = import_roster
+        self._on_died = on_died
+        self._clock = clock
+        self._nursery: trio.Nursery | None = None
+        self._changed = trio.Event()
+        self._neighbors: tuple[PeerId, ...] = ()
+
+    def start(self) -> None:
+        """Sign our record; our addresses have to be known by now."""
+        self._handle(Started())
+
+    async def run(self) -> None:
+        """Take part in gossip until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            while True:
+                self._watch_neighbors()
+                delay = self.membership.next_timeout() - self._clock()
+                self._changed = trio.Event()
+                with trio.move_on_after(max(delay, 0.0)):
+                    await self._changed.wait()
+                if self.membership.next_timeout() <= self._clock():
+                    self._handle(TimerFired())
+
+    def on_outcome(self, peer: PeerId, outcome: Outcome) -> None:
+        """A query or another request to `peer` ended; that is evidence too."""
+        if outcome in {Outcome.UNREACHABLE, Outcome.TIMED_OUT}:
+            self._handle(ContactFailed(peer))
+        else:
+            self._handle(ContactSucceeded(peer))
+
+    def on_roster_changed(self) -> None:
+        """Another roster is in force."""
+        roster = self._directory.roster
+        self._handle(RosterChanged(roster.version, len(roster.members)))
+
+    async def answer(self, peer: PeerId, payload: bytes) -> bytes:
+        """Answer a gossip request of another peer (wire.gossip)."""
+        now = self._clock()
+        if not self._directory.admits(peer, now):
+            reason = f"{peer} {self._directory.standing(peer, now).describe()}"
+            return encode_refusal(Refusal(RefusalCode.NOT_A_MEMBER, reason))
+        if self._sessions.get(peer) is None:
+            reason = "say hello on this connection first"
+            return encode_refusal(Refusal(RefusalCode.HELLO_REQUIRED, reason))
+        try:
+            request = decode_gossip(payload)
+        except DecodeError as error:
+            return encode_refusal(Refusal(RefusalCode.MALFORMED, str(error)))
+        if isinstance(request, RosterRequest):
+            newer = self._directory.roster.version > request.known_version
+            signed = self._directory.signed_roster if newer else None
+            return encode_gossip_reply(RosterReply(signed))
+        effects = self._reactor(RequestReceived(peer, request))
+        for effect in effects:
+            if isinstance(effect, RelayPing):
+                effects = [*effects, *await self._relay(effect)]
+        self._carry_out(effects)
+        replies = [effect.message for effect in effects if isinstance(effect, Reply)]
+        return encode_gossip_reply(replies[0])
+
+    async def _relay(self, effect: RelayPing) -> list[Effect]:
+        reply = await self._exchanges.gossip(
+            effect.target, effect.request, timeout_s=effect.timeout_s
+        )
+        answer = reply if isinstance(reply, Ack) else None
+        return self._reactor(RelayEnded(effect.origin, effect.target, answer))
+
+    def _handle(self, event: Event) -> None:
+        self._carry_out(self._reactor(event))
+
+    def _reactor(self, event: Event) -> list[Effect]:
+        effects = self.membership.handle(event, self._clock())
+        self._changed.set()  # the next timeout may be another one
+        return effects
+
+    def _watch_neighbors(self) -> None:
+        neighbors = tuple(neighbor.peer for neighbor in self._peer.neighbors)
+        if neighbors != self._neighbors:
+            self._neighbors = neighbors
+            self._handle(NeighborsChanged(neighbors))
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._start(self._send, effect)
+                case LearnRecord(peer, record):
+                    self._directory.learn(record, peer)
+                case JudgeRoster():
+                    self._start(self._judge_roster, effect)
+                case JudgeObject():
+                    self._judge(effect)
+                case NoteDied(peer):
+                    logger.info("%s does not answer any more and is forgotten", peer)
+                    self._start(self._on_died, peer, "does not answer any more")
+                case NoteSuspected(peer):
+                    logger.debug("%s is suspected to be gone", peer)
+                case NoteRecovered(peer):
+                    logger.info("%s is back", peer)
+                case NoteMisbehaved(peer, reason):
+                    logger.warning("%s sent bad gossip: %s", peer, reason)
+                case Reply() | RelayPing():
+                    pass  # `answer` sees to these
+
+    def _start(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        if self._nursery is not None:  # nothing is sent before `run`
+            self._nursery.start_soon(work, *arguments)
+
+    async def _send(self, effect: Send) -> None:
+        reply = await self._exchanges.gossip(
+            effect.peer, effect.request, timeout_s=effect.timeout_s
+        )
+        if isinstance(reply, Failure) and reply.outcome is not Outcome.REFUSED:
+            self._handle(RequestFailed(effect.peer, effect.request))
+        elif isinstance(reply, Failure):
+            refusal = Refusal(RefusalCode(reply.code), reply.reason)
+            self._handle(ReplyReceived(effect.peer, effect.request, refusal))
+        else:
+            self._handle(ReplyReceived(effect.peer, effect.request, reply))
+
+    # What other peers pass on.
+
+    async def _judge_roster(self, effect: JudgeRoster) -> None:
+        try:
+            await self._import_roster(effect.data)
+        except RosterError as error:
+            logger.warning("%s passed on a roster that is refused: %s", effect.peer, error)
+        else:
+            logger.info(
+                "took over roster version %d from %s", self._directory.roster.version, effect.peer
+            )
+
+    def _judge(self, effect: JudgeObject) -> None:
+        judges = {
+            ObjectKind.REVOCATION: self._judge_revocation,
+            ObjectKind.ADVERTISEMENT: self._judge_advertisement,
+            ObjectKind.WITHDRAWAL: self._judge_withdrawal,
+        }
+        try:
+            published = judges[effect.kind](effect.data)
+        except (DecodeError, IntegrityError) as error:
+            logger.warning(
+                "%s passed on a bad %s: %s", effect.peer, effect.kind.name.lower(), error
+            )
+            return
+        if published is not None:
+            self._handle(published)
+
+    def _judge_revocation(self, data: bytes) -> ObjectPublished | None:
+        envelope = open_envelope(data, Domain.REVOCATION, limit=REVOCATION_LIMIT)
+        revocation = decode_revocation(envelope.payload)
+        roster = self._directory.roster
+        if revocation.consortium != roster.consortium:
+            raise IntegrityError(f"it is of consortium {revocation.consortium}")
+        if envelope.signer not in roster.authorities:
+            raise IntegrityError(f"{envelope.signer} is no authority of this consortium")
+        if self._directory.revoke(revocation.peer, envelope.signer):
+            self._start(self._on_died, revocation.peer, f"is revoked: {revocation.reason}")
+        return ObjectPublished(ObjectKind.REVOCATION, f"{revocation.peer} {envelope.signer}", data)
+
+    def _judge_advertisement(self, data: bytes) -> ObjectPublished | None:
+        """Neighbours' advertisements are of use; whoever wants those of others asks them."""
+        opened = open_advertisement(data, owner=None, dimension=self._peer.dimension)
+        if opened.advertisement.fingerprint == self._peer.fingerprint:
+            self._peer.on_advertisement(held_advertisement(opened))
+        return None
+
+    def _judge_withdrawal(self, data: bytes) -> ObjectPublished | None:
+        envelope = open_envelope(data, Domain.WITHDRAWAL, limit=WITHDRAWAL_LIMIT)
+        withdrawal = decode_withdrawal(envelope.payload)
+        if envelope.signer != withdrawal.owner:
+            raise IntegrityError(f"{envelope.signer} withdraws documents of {withdrawal.owner}")
+        if not self._directory.admits(withdrawal.owner, self._clock()):
+            return None
+        key = f"{withdrawal.owner} {withdrawal.issued_at}"
+        return ObjectPublished(ObjectKind.WITHDRAWAL, key, data)

@@ -1,0 +1,205 @@
+"""The peers of a simulation: who fills which place, who is up, who neighbours whom."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from zerorag_p2p.identity.keys import Identity
+from zerorag_p2p.model import PeerId, SharingTerms
+from zerorag_p2p.peer import Peer
+from zerorag_p2p.policy.sharing import Sharing
+from zerorag_p2p.routing.adverts import HeldAdvertisement
+from zerorag_p2p.simulation.agenda import Agenda
+from zerorag_p2p.simulation.participant import Advertiser, Participant
+from zerorag_p2p.simulation.pool import VectorPool
+from zerorag_p2p.simulation.wires import Wires
+from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
+from zerorag_p2p.workloads.scenario import Scenario
+from zerorag_p2p.workloads.workload import Workload
+
+#: Unix seconds at which every simulation starts.
+EPOCH: Final = 1_700_000_000.0
+
+CONSORTIUM: Final = "simulation"
+COLLECTION: Final = "documents"
+
+#: What the owner of any document allows: copies, which may be passed on.
+TERMS: Final = SharingTerms(copy=True, reshare=True)
+
+
+class Population:
+    """Peers and what they know of each other apart from questions.
+
+    Attributes:
+        table: The documents that there are.
+        places: For every place of the workload the peer that fills it, up or not.
+        up: Number of peers that are up.
+    """
+
+    def __init__(
+        self, scenario: Scenario, workload: Workload, agenda: Agenda, wires: Wires
+    ) -> None:
+        self.table = DocumentTable(workload)
+        self.up = 0
+        self._scenario = scenario
+        self._workload = workload
+        self._agenda = agenda
+        self._wires = wires
+        self._randomness = random.Random(f"population {scenario.seed}")
+        self._pool = VectorPool(workload.fingerprint.dimension)
+        self._fingerprint = workload.fingerprint.digest()
+        self._advertiser = Advertiser(self.table, scenario.routing.advertisement_bits)
+        self._holders = [0] * len(workload.documents)
+        self._by_peer: dict[PeerId, Participant] = {}
+        # Members as far as failure detectors know: a crashed peer stays in until it is detected.
+        self._members: list[PeerId] = []
+        self.places = [self._newcomer(place) for place in range(len(workload.holdings))]
+        for participant in self.places:
+            self._find_neighbors(participant)
+
+    def now(self, participant: Participant) -> float:
+        """Unix seconds by a peer's own clock."""
+        return EPOCH + self._agenda.now + participant.clock_offset_s
+
+    def participant(self, peer: PeerId) -> Participant:
+        """The participant behind a peer id, up or not."""
+        return self._by_peer[peer]
+
+    def some_members(self, count: int) -> list[PeerId]:
+        """Members drawn at random, all of them if there are no more than `count`."""
+        return self._randomness.sample(self._members, min(count, len(self._members)))
+
+    def remote_holders(self, document: int, asker: Participant) -> int:
+        """Number of peers that are up and hold a document, `asker` not counted."""
+        return self._holders[document] - (document in asker.holdings)
+
+    # Coming and going.
+
+    def _newcomer(self, place: int) -> Participant:
+        number = len(self._by_peer)
+        seed = hashlib.sha256(f"{self._scenario.seed} {number}".encode()).digest()
+        identity = Identity.from_seed(seed)
+        skew = self._scenario.network.clock_skew_s
+        offset = self._randomness.uniform(-skew, skew)
+        sign = statement_signer(
+            identity,
+            self.table,
+            terms=TERMS,
+            consortium=CONSORTIUM,
+            now=EPOCH + self._agenda.now + offset,
+        )
+        holdings = ArrayHoldings(self.table, sign)
+        holdings.share(COLLECTION, Sharing(terms=TERMS))
+        holdings.own(self._workload.holdings[place], COLLECTION)
+        peer = Peer(
+            identity.peer_id,
+            holdings,
+            self._scenario.routing,
+            fingerprint=self._fingerprint,
+            dimension=self._workload.fingerprint.dimension,
+            record_of=str.encode,
+            make_rows=self._pool.rows,
+        )
+        participant = Participant(place, identity, holdings, peer, offset)
+        self._by_peer[identity.peer_id] = participant
+        self._members.append(identity.peer_id)
+        self._count(participant, 1)
+        return participant
+
+    def _count(self, participant: Participant, change: int) -> None:
+        self.up += change
+        for number in participant.holdings.numbers():
+            self._holders[number] += change
+
+    def crash(self, places: Iterable[int]) -> None:
+        """Stop peers at once; the others learn of it when their failure detectors tell."""
+        crashed = [self.places[place] for place in places if self.places[place].up]
+        for participant in crashed:
+            participant.up = False
+            self._count(participant, -1)
+        peers = [participant.peer.peer_id for participant in crashed]
+        self._agenda.after(self._scenario.network.detection_s, partial(self._detect, peers))
+
+    def _detect(self, crashed: Sequence[PeerId]) -> None:
+        gone = frozenset(crashed)
+        self._members = [peer for peer in self._members if peer not in gone]
+        for participant in self.places:
+            if participant.up:
+                for peer in crashed:
+                    participant.peer.on_departed(peer)
+                self._find_neighbors(participant)
+
+    def replace(self, place: int) -> None:
+        """Let a newcomer fill the place of a crashed peer."""
+        newcomer = self._newcomer(place)
+        newcomer.group = self.places[place].group
+        self.places[place] = newcomer
+        self._find_neighbors(newcomer)
+
+    def split(self, groups: Sequence[Sequence[int]]) -> None:
+        """Cut the network into groups of places."""
+        for number, places in enumerate(groups):
+            for place in places:
+                self.places[place].group = number
+
+    def reunite(self) -> None:
+        """Join the groups again."""
+        for participant in self.places:
+            participant.group = 0
+
+    # Documents.
+
+    def introduce(self, documents: Iterable[int], owners: Iterable[int]) -> None:
+        """Let every owner hold all `documents` as its own."""
+        numbers = list(documents)
+        for place in owners:
+            owner = self.places[place]
+            new = [number for number in numbers if number not in owner.holdings]
+            owner.holdings.own(new, COLLECTION)
+            for number in new:
+                self._holders[number] += owner.up
+            self._refresh_followers(owner)
+
+    def note_copy(self, holder: Participant, document: int) -> None:
+        """Take into account that `holder` has kept a copy of a document."""
+        self._holders[document] += holder.up
+        self._refresh_followers(holder)
+
+    # Neighbours.
+
+    def adopt(self, participant: Participant, peer: PeerId) -> None:
+        """Make `peer` a neighbour of `participant`, which then fetches its advertisement."""
+        participant.peer.add_neighbor(peer, self.now(participant))
+        self._agenda.after(self._wires.round_trip(), partial(self._refresh, participant, peer))
+
+    def _find_neighbors(self, participant: Participant) -> None:
+        """While a peer has few neighbours, random members become its neighbours."""
+        own = participant.peer
+        missing = self._scenario.routing.initial_neighbors - len(own.neighbors)
+        if missing <= 0:
+            return
+        drawn = self.some_members(missing + len(own.neighbors) + 1)
+        unknown = [peer for peer in drawn if peer != own.peer_id and peer not in own.neighbors]
+        for peer in unknown[:missing]:
+            self.adopt(participant, peer)
+
+    def _refresh(self, participant: Participant, peer: PeerId) -> None:
+        owner = self._by_peer[peer]
+        if owner.up and participant.up and self._wires.connect(participant, owner):
+            held: HeldAdvertisement = self._advertiser.advertisement_of(owner)
+            participant.peer.on_advertisement(held)
+            owner.followers[participant.peer.peer_id] = None
+
+    def _refresh_followers(self, owner: Participant) -> None:
+        """Neighbours see a change the next time that they ask for the advertisement."""
+        followers = owner.followers
+        owner.followers = {}
+        for follower in followers:
+            participant = self._by_peer[follower]
+            if participant.up and owner.peer.peer_id in participant.peer.neighbors:
+                wait = self._randomness.uniform(0.0, self._scenario.network.refresh_s)
+                self._agenda.after(wait, partial(self._refresh, participant, owner.peer.peer_id))

@@ -1,0 +1,296 @@
+"""The tables of one node, drawn anew as its figures change.
+
+Figures of the tab in view are asked for every second, events come as they happen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from rich.text import Text
+from textual import events, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
+
+from zerorag_p2p.config import TOP_REDRAW_S, TOP_REFRESH_S
+from zerorag_p2p.errors import ZeroRagError
+from zerorag_p2p.tui.query_log import QueryLog
+from zerorag_p2p.tui.row_table import RowTable
+from zerorag_p2p.tui.screens import DetailScreen, HelpScreen, NodesScreen, QueryScreen
+from zerorag_p2p.tui.source import Json, Source
+from zerorag_p2p.tui.tabs import QUERIES, TABS, Tab
+from zerorag_p2p.tui.throughput import Throughput
+from zerorag_p2p.wording import counted, duration, printable, short_peer, size
+
+_TABS: Final[Mapping[str, Tab]] = {tab.id: tab for tab in TABS}
+
+
+class TopScreen(Screen[None]):
+    """The tables, under a header with the node and its throughput.
+
+    Args:
+        nodes: Opens the source of each node, by name; the first is shown at first.
+        clock: The present, in unix seconds.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(str(number), f"tab('{tab.id}')", tab.title, show=False)
+            for number, tab in enumerate(TABS, start=1)
+        ),
+        Binding("question_mark", "help", "Help"),
+        Binding("slash", "filter", "Filter"),
+        Binding("f", "follow", "Follow"),
+        Binding("n", "nodes", "Node"),
+        Binding("left_square_bracket", "step_node(-1)", "Node before", show=False),
+        Binding("right_square_bracket", "step_node(1)", "Node after", show=False),
+        Binding("escape", "clear_filter", "Show all", show=False),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Callable[[], Source]],
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__()
+        self.queries = QueryLog()
+        self.node = next(iter(nodes))
+        self._sources = nodes
+        self._clock = clock
+        self._throughput = Throughput()
+        self._status: Json | None = None
+        self._drawn = -1
+        self._wanted = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        """The widgets."""
+        yield Static(id="node")
+        yield Static(id="throughput")
+        with TabbedContent(initial=TABS[0].id):
+            for number, tab in enumerate(TABS, start=1):
+                with TabPane(f"{number} {tab.title}", id=tab.id):
+                    yield RowTable(
+                        tab.columns,
+                        row_id=tab.row_id,
+                        sort=tab.sort,
+                        descending=tab.descending,
+                        clock=self._clock,
+                        empty=tab.empty,
+                        id=f"{tab.id}-table",
+                    )
+        yield Input(placeholder="show only rows that contain ...", id="filter", compact=True)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to watch the first node."""
+        self.set_interval(TOP_REDRAW_S, self._draw_queries)
+        self._table.focus()
+        self.watch_node(self.node)
+
+    # The figures.
+
+    def watch_node(self, name: str) -> None:
+        """Watch the node of this name from now on, and no other."""
+        self.node = name
+        self.queries = QueryLog()
+        self._throughput = Throughput()
+        self._status = None
+        self._drawn = -1
+        for tab in TABS:
+            self._table_of(tab).show(())
+        self._show_header("waiting for the node")
+        self._watch(self._sources[name])
+
+    @work(exclusive=True)
+    async def _watch(self, open_source: Callable[[], Source]) -> None:
+        source = open_source()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._listen(source))
+                tasks.create_task(self._ask(source))
+        finally:
+            await source.close()
+
+    async def _listen(self, source: Source) -> None:
+        log = self.queries
+        while True:
+            # Why there are no events is seen where the figures are asked for.
+            with contextlib.suppress(ZeroRagError):
+                await source.events(log.handle)
+            await asyncio.sleep(TOP_REFRESH_S)
+
+    async def _ask(self, source: Source) -> None:
+        while True:
+            self._wanted.clear()
+            tab = self._tab
+            try:
+                status = await source.status()
+                rows = None if tab.load is None else await tab.load(source)
+            except ZeroRagError as error:
+                self._show_header(str(error))
+            else:
+                self._status = status
+                self._throughput.sample(self._clock(), _counts(status))
+                self._show_header()
+                if rows is not None:
+                    self._table_of(tab).show(rows)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), TOP_REFRESH_S)
+
+    def _draw_queries(self) -> None:
+        if self._tab is QUERIES and self._drawn != self.queries.changes:
+            self._drawn = self.queries.changes
+            self._table.show(tuple(self.queries))
+
+    # The header.
+
+    def _show_header(self, problem: str = "") -> None:
+        self.query_one("#node", Static).update(Text(self._node_line(), no_wrap=True))
+        line = self.query_one("#throughput", Static)
+        line.set_class(bool(problem), "problem")
+        text = printable(problem).replace("\n", " ") or self._throughput_line()
+        line.update(Text(text, no_wrap=True, overflow="ellipsis"))
+
+    def _node_line(self) -> str:
+        several = f"  [{list(self._sources).index(self.node) + 1}/{len(self._sources)}]"
+        if self._status is None:
+            return self.node + (several if len(self._sources) > 1 else "")
+        status = self._status
+        return printable(
+            f"{status['organisation']} ({short_peer(status['peer_id'])})  "
+            f"{status['consortium']} v{status['roster']['version']}  "
+            f"up {duration(status['uptime_s'])}" + (several if len(self._sources) > 1 else "")
+        ).replace("\n", " ")
+
+    def _throughput_line(self) -> str:
+        if self._status is None:
+            return ""
+        rate, status = self._throughput.rate, self._status
+        lost = f"{counted(self.queries.lost, 'event')} lost │ " if self.queries.lost else ""
+        return (
+            f"{lost}a second: asked {rate('queries'):.1f}  answered {rate('answered'):.1f}  "
+            f"refused {rate('refusals'):.1f}  in {size(rate('bytes_received'))}  "
+            f"out {size(rate('bytes_sent'))} │ {counted(status['neighbors'], 'neighbour')}, "
+            f"{status['connections']} connected, {status['remembered_queries']} remembered"
+        )
+
+    # The tabs.
+
+    @property
+    def _tab(self) -> Tab:
+        tabs = self.query(TabbedContent)
+        return _TABS[tabs.first().active] if tabs else TABS[0]
+
+    @property
+    def _table(self) -> RowTable:
+        return self._table_of(self._tab)
+
+    def _table_of(self, tab: Tab) -> RowTable:
+        return self.query_one(f"#{tab.id}-table", RowTable)
+
+    def action_tab(self, name: str) -> None:
+        """Go to a tab."""
+        self.query_one(TabbedContent).active = name
+
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        """Fill the tab at once; the filter stays with its table."""
+        del event
+        self._wanted.set()
+        self.refresh_bindings()  # "f" is a key of one tab only.
+        self._drawn = -1
+        self._draw_queries()
+        self._show_filter(self._table.words)
+        self._table.focus()
+
+    # The filter.
+
+    def _show_filter(self, words: str) -> None:
+        field = self.query_one("#filter", Input)
+        field.set_class(bool(words), "shown")
+        with self.prevent(Input.Changed):
+            field.value = words
+
+    def action_filter(self) -> None:
+        """Type what rows have to contain."""
+        field = self.query_one("#filter", Input)
+        field.add_class("shown")
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        self._table.filter(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go back to the table, filtered as it is."""
+        event.input.set_class(bool(event.value), "shown")
+        self._table.focus()
+
+    def action_clear_filter(self) -> None:
+        """Show every row again."""
+        self._table.filter("")
+        self._show_filter("")
+        self._table.focus()
+
+    # What opens over the tables.
+
+    def on_row_table_chosen(self, message: RowTable.Chosen) -> None:
+        """Open the details of a row."""
+        self._open(message.row, follow=False)
+
+    def _open(self, row: Any, *, follow: bool) -> None:
+        if self._tab is QUERIES:
+            self.app.push_screen(QueryScreen(row, follow=follow))
+        else:
+            title = str(row.get("organisation") or row.get("name"))
+            self.app.push_screen(DetailScreen(printable(title).replace("\n", " "), row))
+
+    def action_follow(self) -> None:
+        """Open the query under the cursor and keep its newest step in view."""
+        if self._tab is QUERIES and self._table.row is not None:
+            self._open(self._table.row, follow=True)
+
+    def action_help(self) -> None:
+        """Open the help."""
+        self.app.push_screen(HelpScreen())
+
+    # The nodes.
+
+    def action_nodes(self) -> None:
+        """Choose another node."""
+
+        def chosen(name: str | None) -> None:
+            if name is not None and name != self.node:
+                self.watch_node(name)
+
+        self.app.push_screen(NodesScreen(list(self._sources), self._clock), chosen)
+
+    def action_step_node(self, by: int) -> None:
+        """Go to the next node, or the one before."""
+        names = list(self._sources)
+        if len(names) > 1:
+            self.watch_node(names[(names.index(self.node) + by) % len(names)])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out keys that mean nothing here."""
+        del parameters
+        if action == "follow":
+            return self._tab is QUERIES
+        if action in {"nodes", "step_node"}:
+            return len(self._sources) > 1
+        return True
+
+    def on_key(self, event: events.Key) -> None:
+        """Escape leaves the filter's field, which keeps other keys to itself."""
+        if event.key == "escape" and self.focused is self.query_one("#filter", Input):
+            self.action_clear_filter()
+
+
+def _counts(status: Json) -> dict[str, int]:
+    counts: dict[str, int] = status["traffic"]
+    return counts

@@ -1,0 +1,90 @@
+"""Results as they are printed and stored: JSON that says what was run and what came of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from zerorag_p2p.workloads.outcome import (
+    QueryOutcome,
+    measure,
+    measure_by_batch,
+    measure_by_tenth,
+)
+from zerorag_p2p.workloads.plan import Plan
+from zerorag_p2p.workloads.scenario import Scenario
+
+Json: TypeAlias = dict[str, Any]
+
+
+def make_result(
+    scenario: Scenario, plan: Plan, outcomes: Sequence[QueryOutcome], *, system: str
+) -> Json:
+    """The result of one run, apart from when, where and by whom it was run.
+
+    Beside the overall metrics and those by tenth of the run there are those by batch
+    (`by_batch`), and for questions about introduced documents the same under `introduced`.
+
+    Args:
+        scenario: What was run.
+        plan: What became of it with a workload.
+        outcomes: Of every question asked.
+        system: What ran it, "event simulator" for instance.
+    """
+    events = len(plan.workload.events)
+    result: Json = {
+        "name": scenario.name,
+        "system": system,
+        "workload": plan.workload.name,
+        "peers": scenario.peers,
+        "seed": scenario.seed,
+        "settings": _settings(scenario),
+        "statistics": plan.workload.statistics,
+        "metrics": measure(outcomes),
+        "by_tenth": measure_by_tenth(outcomes, events),
+        "by_batch": measure_by_batch(outcomes, events, scenario.batch),
+    }
+    if plan.introduced:
+        for key, wanted in (("introduced", True), ("others", False)):
+            chosen = [outcome for outcome in outcomes if outcome.introduced is wanted]
+            result[key] = {
+                "metrics": measure(chosen),
+                "by_batch": measure_by_batch(chosen, events, scenario.batch),
+            }
+    return result
+
+
+def _settings(scenario: Scenario) -> Json:
+    settings = asdict(scenario)
+    for name in ("name", "shows", "workload", "peers", "seed"):
+        del settings[name]
+    settings["timeline"] = [
+        {"action": type(entry).__name__.lower(), **asdict(entry)} for entry in scenario.timeline
+    ]
+    return settings
+
+
+def mean_metrics(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means of the metrics that all of several runs have."""
+    return {
+        name: round(statistics.fmean(item[name] for item in measured), 6)
+        for name in measured[0]
+        if all(name in item for item in measured)
+    }
+
+
+def spread_of_metrics(
+    measured: Sequence[Mapping[str, float]],
+) -> dict[str, dict[str, float]]:
+    """Smallest and largest value and standard deviation of the metrics of two runs or more."""
+    spread = {}
+    for name in mean_metrics(measured):
+        values = [item[name] for item in measured]
+        spread[name] = {
+            "min": min(values),
+            "max": max(values),
+            "deviation": round(statistics.stdev(values), 6),
+        }
+    return spread
