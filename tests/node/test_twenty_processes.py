@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,13 +16,13 @@ import pytest
 from benchmarks.forking import fork_node
 from benchmarks.pubmedqa import PubMedConsortium, PubMedQA
 from benchmarks.twenty_nodes import measure
-from zerorag_p2p.client import Client
 from zerorag_p2p.testnet.demo import corpus_folder
 from zerorag_p2p.testnet.processes import LocalConsortium
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 NODES = 20
+TIMEOUT_S = 60.0
 PUBMEDQA = Path(__file__).parents[3] / "shared" / "data" / "pubmedqa"
 
 
@@ -43,9 +43,12 @@ def consortium(tmp_path: Path) -> Iterator[LocalConsortium]:
     settings = {
         "embedding.embedder": "hashing",
         "network.maintenance_interval_s": 0.5,
-        "network.dial_timeout_s": 2.0,
-        "network.request_timeout_s": 3.0,
+        "network.dial_timeout_s": 8.0,  # twenty processes share the machine
+        "network.request_timeout_s": 8.0,
         "network.stream_idle_s": 1.0,
+        # Gossip opens streams now and then; it should not do so while tasks are counted.
+        "membership.exchange_interval_s": 60.0,
+        "membership.ping_interval_s": 60.0,
     }
     with LocalConsortium(tmp_path, launch=fork_node) as nodes:
         for number in range(NODES):
@@ -69,7 +72,7 @@ def stack() -> Iterator[ExitStack]:
 def ask(nodes: LocalConsortium, name: str, text: str) -> dict[str, Any]:
     with nodes.client(name) as client:
         began = time.monotonic()
-        answer = client.query(text, budget=NODES - 1, fanout=4, timeout_s=10.0)
+        answer = client.query(text, budget=NODES - 1, fanout=4, timeout_s=30.0)
         answer["seconds"] = time.monotonic() - began
         return answer
 
@@ -94,32 +97,30 @@ class Counter:
     def __init__(self, nodes: LocalConsortium, names: list[str], stack: ExitStack) -> None:
         self._clients = {name: stack.enter_context(nodes.client(name)) for name in names}
 
-    def __call__(self) -> Counts:
-        """The least of a few readings: answering one takes tasks itself, now more, now fewer."""
-        return {name: self._least(client) for name, client in self._clients.items()}
+    def _read(self, name: str) -> tuple[int, int, int]:
+        status = self._clients[name].status()
+        process = status["process"]
+        return process["tasks"], status["connections"], process["descriptors"]
 
-    @staticmethod
-    def _least(client: Client) -> tuple[int, int, int]:
-        readings = []
-        for _ in range(5):
-            status = client.status()
-            process = status["process"]
-            readings.append((process["tasks"], status["connections"], process["descriptors"]))
-        return min(readings)
+    def least(self, connections: int) -> Counts:
+        """What nodes come down to with so many connections.
 
+        Work under way and the answer to the question itself take tasks for a while: the least
+        counts, once there has been nothing less for three seconds.
+        """
+        return {name: self._least(name, connections) for name in self._clients}
 
-def settled(read: Callable[[], Any], good: Callable[[Any], bool], timeout_s: float = 30.0) -> Any:
-    """The first reading that is good and stays so for a second."""
-    deadline = time.monotonic() + timeout_s
-    last, since = None, time.monotonic()
-    while True:
-        reading = read()
-        if reading != last or not good(reading):
-            last, since = reading, time.monotonic()
-        elif time.monotonic() - since > 1.0:
-            return reading
-        assert time.monotonic() < deadline, f"never settled: {reading}"
-        time.sleep(0.1)
+    def _least(self, name: str, connections: int) -> tuple[int, int, int]:
+        deadline = time.monotonic() + TIMEOUT_S
+        least, since = (10**9, connections, 10**9), time.monotonic()
+        while time.monotonic() - since < 3.0 or least[0] == 10**9:
+            tasks, connected, descriptors = self._read(name)
+            if connected == connections and (tasks < least[0] or descriptors < least[2]):
+                least = (min(tasks, least[0]), connected, min(descriptors, least[2]))
+                since = time.monotonic()
+            assert time.monotonic() < deadline, f"{name} has {connected} connections"
+            time.sleep(0.1)
+        return least
 
 
 def test_kill_9_of_five_nodes_leaves_nothing_behind(
@@ -129,11 +130,8 @@ def test_kill_9_of_five_nodes_leaves_nothing_behind(
     doomed, survivors = names[:5], names[5:]
     meet(consortium, names)
 
-    def full(reading: Counts) -> bool:
-        return all(connections == NODES - 1 for _, connections, _ in reading.values())
-
     count = Counter(consortium, survivors, stack)
-    before = settled(count, full)
+    before = count.least(NODES - 1)
 
     questions = [f"apixaban and surgery {number}" for number in range(4)]
     with ThreadPoolExecutor(len(survivors)) as threads:
@@ -147,7 +145,7 @@ def test_kill_9_of_five_nodes_leaves_nothing_behind(
     consortium.kill(*doomed)
     dead = {consortium[name].peer_id for name in doomed}
     for answer in answers:
-        assert answer["seconds"] < 11.0
+        assert answer["seconds"] < 31.0
         assert answer["documents"]
         silent = {item["peer"] for item in answer["contacts"] if item["outcome"] != "answered"}
         assert silent <= dead
@@ -156,20 +154,18 @@ def test_kill_9_of_five_nodes_leaves_nothing_behind(
         for answer in answers
     )
 
-    def only_survivors(reading: Counts) -> bool:
-        return all(
-            connections == NODES - 6
-            and before[name][0] - tasks > 0
-            and (before[name][0] - tasks) % 5 == 0
-            and before[name][2] - descriptors == 5
-            for name, (tasks, connections, descriptors) in reading.items()
+    without = count.least(NODES - 6)
+    for name in survivors:
+        tasks, _, descriptors = (
+            now - then for now, then in zip(before[name], without[name], strict=True)
         )
-
-    settled(count, only_survivors)
+        assert tasks > 0
+        assert tasks % 5 == 0  # as many for each of the five
+        assert descriptors == 5  # a socket each
 
     consortium.start(*doomed)
     meet(consortium, names)
-    settled(count, lambda reading: reading == before)
+    assert count.least(NODES - 1) == before
 
 
 def test_a_frozen_node_costs_a_query_its_deadline_at_most(consortium: LocalConsortium) -> None:
@@ -178,7 +174,7 @@ def test_a_frozen_node_costs_a_query_its_deadline_at_most(consortium: LocalConso
     consortium.signal(signal.SIGSTOP, names[0])
     try:
         first = ask(consortium, names[1], "insulin in ketoacidosis")
-        assert first["seconds"] < 11.0
+        assert first["seconds"] < 31.0
         assert first["documents"]
         outcomes = {item["peer"]: item["outcome"] for item in first["contacts"]}
         assert outcomes.pop(consortium[names[0]].peer_id) in {"timed out", "unreachable"}

@@ -28,6 +28,7 @@ def neighbor(number: int) -> Json:
         "last_useful": NOW - 60 * number if number % 2 else None,
         "connected": number % 3 != 0,
         "state": "connected" if number % 3 else "unreachable",
+        "detector": "alive",
         "round_trip_ms": None if number == 4 else 1.5 * number,
         "bytes_sent": 1_000 * number,
         "bytes_received": 5_000 * number,
@@ -44,6 +45,8 @@ def member(number: int) -> Json:
         "standing": "member",
         "connected": True,
         "state": "connected",
+        "detector": "suspect" if number == 3 else "alive",
+        "view_age": number if number < 4 else None,
         "neighbor": number < 5,
         "addresses": ["/ip4/192.0.2.1/tcp/4001"],
         "session": {
@@ -165,7 +168,9 @@ class RecordedNode:
         self._on_event.clear()
 
 
-def walk_events(query: str = "a1", text: str = "dose of apixaban", *, contacts: int = 3) -> list[Json]:
+def walk_events(
+    query: str = "a1", text: str = "dose of apixaban", *, contacts: int = 3
+) -> list[Json]:
     """A query that asked some peers, was refused by the last, and fetched two texts."""
     events: list[Json] = [
         {
@@ -274,14 +279,14 @@ def play(scene: Scene, *nodes: RecordedNode, size: tuple[int, int] = (80, 24)) -
 async def shows(app: TopApp, pilot: Pilot[None], *texts: str) -> None:
     """Wait until every text can be read in the terminal."""
     async with asyncio.timeout(5):
-        while not all(text in screen(app) for text in texts):  # noqa: ASYNC110 - drawn by a timer
+        while not all(text in screen(app) for text in texts):
             await pilot.pause(0.01)
 
 
 async def hides(app: TopApp, pilot: Pilot[None], text: str) -> None:
     """Wait until a text cannot be read any more."""
     async with asyncio.timeout(5):
-        while text in screen(app):  # noqa: ASYNC110 - drawn by a timer
+        while text in screen(app):
             await pilot.pause(0.01)
 
 

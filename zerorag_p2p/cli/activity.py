@@ -160,6 +160,8 @@ def _sentence(event: Json) -> str:
             return f"{_name(event)} is a neighbour now{instead}"
         case "neighbor-removed":
             return f"{_name(event)} is no neighbour any more: {event['reason']}"
+        case "member-changed":
+            return f"{_name(event)} is {event['state']}"
         case other:
             return str(other)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import click
@@ -191,15 +192,16 @@ def neighbors(home: Home, as_json: bool) -> None:
     if as_json:
         output.print_json(rows)
         return
+    now = time.time()
     output.print_table(
-        ("organisation", "peer", "state", "since", "last useful", "round trip", "vectors", "bytes"),
+        ("organisation", "peer", "state", "age", "useful", "round trip", "vectors", "bytes"),
         [
             (
                 row["organisation"],
                 row["peer"],
                 row["state"],
-                output.moment(row["since"]),
-                output.moment(row["last_useful"]),
+                output.span(now - row["since"]),
+                "-" if row["last_useful"] is None else output.span(now - row["last_useful"]),
                 output.milliseconds(row["round_trip_ms"]),
                 row["advertisement"]["vectors"] if row["advertisement"] else "-",
                 output.size(row["bytes_sent"] + row["bytes_received"]),

@@ -21,6 +21,7 @@ from zerorag_p2p.wording import (
     printable,
     short_peer,
     size,
+    span,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "progress_line",
     "short_peer",
     "size",
+    "span",
 ]
 
 #: Characters a line where the output is no terminal.

@@ -294,9 +294,16 @@ class FailureDetector:
         doubt = self._doubts.get(peer)
         if doubt is None:
             return []
-        if doubt.state is PeerState.SUSPECT:
+        # A busy peer answers often: once an interval is enough.
+        interval = self._settings.ping_interval_s
+        if (
+            doubt.state is PeerState.SUSPECT
+            and doubt.deadline < now + self.suspicion_timeout_s() - interval
+        ):
             self._set_deadline(peer, doubt, now)
-        return [] if peer in self._probes else [self._ping(peer, now)]
+        if peer in self._probes or now - doubt.pinged_at < interval:
+            return []
+        return [self._ping(peer, now)]
 
     def forget(self, peer: PeerId) -> None:
         """`peer` is no member any more."""

@@ -75,6 +75,13 @@ class RelayEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordReceived:
+    """A peer record came in outside gossip, in a hello or a referral."""
+
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ContactFailed:
     """A peer did not answer something else, a query for instance, with full time for it."""
 
@@ -128,6 +135,7 @@ Event: TypeAlias = (
     | ReplyReceived
     | RequestFailed
     | RelayEnded
+    | RecordReceived
     | ContactFailed
     | ContactSucceeded
     | NeighborsChanged

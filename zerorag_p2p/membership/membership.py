@@ -61,6 +61,7 @@ from zerorag_p2p.membership.events import (
     NoteRecovered,
     NoteSuspected,
     ObjectPublished,
+    RecordReceived,
     RelayEnded,
     RelayPing,
     Reply,
@@ -173,6 +174,8 @@ class Membership:
         """What `event`, which happened at `now`, leads to.
 
         Raises:
+            DecodeError, IntegrityError: The record of a `RecordReceived` does not verify. What
+                peers send in gossip raises nothing.
             UsageError: An object to publish is too long for gossip.
         """
         match event:
@@ -191,6 +194,10 @@ class Membership:
                 return self._on_failure(peer, request, now)
             case RelayEnded(origin, target, answer):
                 return self._on_relay_ended(origin, target, answer, now)
+            case RecordReceived(signed):
+                effects = []
+                self._learn(self._records.verify(signed), Corrections(), effects)
+                return effects
             case ContactFailed(peer):
                 return self._carry_out(self._detector.on_contact_failed(peer, now))
             case ContactSucceeded(peer):
@@ -239,7 +246,7 @@ class Membership:
 
     def _news_for(self, peer: PeerId, owed: Corrections | None = None) -> News:
         """News for a message to `peer`, what we have against itself included."""
-        owed = owed or Corrections()
+        owed = Corrections() if owed is None else owed
         accusation = self._detector.accusation(peer)
         record = self._records.signed(peer)
         if accusation is not None and record is not None:
@@ -248,9 +255,11 @@ class Membership:
             owed.records[peer] = record
         return self._news.compose(self._roster_version, owed)
 
-    def _carry_out(self, steps: Iterable[Step]) -> list[Effect]:
+    def _carry_out(self, steps: Sequence[Step]) -> list[Effect]:
         """Turn the detector's steps into messages, and spread its verdicts."""
         effects: list[Effect] = []
+        if not steps:
+            return effects
         timeout_s = self._settings.ping_timeout_s * self.health_factor
         for step in steps:
             match step:
@@ -379,7 +388,7 @@ class Membership:
         owed: Corrections,
         now: float,
     ) -> tuple[list[Effect], list[tuple[PeerId, int]]]:
-        """Learn from a message: the effects, and the view entries that may be merged.
+        """Learn from a message: the effects, and the view entries by up-to-date records.
 
         What the sender believes wrongly is noted in `owed`.
 
@@ -394,7 +403,7 @@ class Membership:
         for record, age in held:
             freshness = self._learn(record, owed, effects)
             # An entry by an outdated record is a replay, or as good as one.
-            if freshness not in {None, Freshness.OLDER} and self._usable(record.peer):
+            if freshness is not None and freshness is not Freshness.OLDER:
                 entries.append((record.peer, age))
         for record in told:
             self._learn(record, owed, effects)

@@ -58,11 +58,14 @@ class NewsDesk:
         self._objects: dict[ObjectKind, RumourQueue[bytes]] = {
             kind: RumourQueue(limit, size=len) for kind in ObjectKind
         }
+        self._queues = (self.records, self.updates, *self._objects.values())
         # Digests, the oldest first.
         self._judged: dict[bytes, None] = {}
 
     def compose(self, roster_version: int, owed: Corrections) -> News:
         """News for one message: first what the receiver is owed, then rumours."""
+        if not owed and not any(self._queues):
+            return News(roster_version=roster_version)
         times = retransmissions(self._settings.retransmit_multiplier, self.members)
         records = dict.fromkeys(list(owed.records.values())[:MAX_GOSSIP_RECORDS])
         room = MAX_GOSSIP_RECORDS - len(records)

@@ -67,9 +67,11 @@ class RecordBook:
 
         Of two different records with the same sequence the first one counts.
         """
+        held = self._newest.get(record.peer)
+        if held is record:
+            return Freshness.SAME
         if not self._admit(record.peer):
             return None
-        held = self._newest.get(record.peer)
         if held is not None:
             if record.sequence < held.sequence:
                 return Freshness.OLDER

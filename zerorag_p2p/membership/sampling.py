@@ -22,10 +22,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from zerorag_p2p.config import MembershipConfig
 from zerorag_p2p.membership.view import PartialView
 from zerorag_p2p.model import PeerId
+
+# How much shorter or longer than the interval a round may be.
+_JITTER: Final = 0.25
 
 
 class PeerSampler:
@@ -69,9 +73,8 @@ class PeerSampler:
         self._next_reconnect = math.inf
 
     def start(self, now: float) -> None:
-        """Begin with rounds; a peer that knows nobody yet does not wait for its first."""
-        interval = self._settings.exchange_interval_s
-        self._next_round = now + (self._randomness.uniform(0, interval) if len(self.view) else 0)
+        """Begin with rounds, the first one at once."""
+        self._next_round = now
         self._next_reconnect = now + self._settings.reconnect_interval_s
 
     def next_timeout(self) -> float:
@@ -88,7 +91,10 @@ class PeerSampler:
         """Whom to exchange views with now, if a round is due."""
         if now < self._next_round:
             return []
-        self._next_round = now + self._settings.exchange_interval_s
+        # Peers that started together must not go on in step: exchanges that cross mix badly.
+        self._next_round = now + self._settings.exchange_interval_s * self._randomness.uniform(
+            1 - _JITTER, 1 + _JITTER
+        )
         self._attempts_left = self._settings.round_attempts - 1
         self.view.grow_older()
         partners: list[PeerId] = []

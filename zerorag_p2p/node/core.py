@@ -121,6 +121,7 @@ class NodeCore:
             import_roster=self.import_roster,
             on_died=self._forget,
             clock=clock,
+            tell=self.activity.tell,
         )
         self._neighborhood = Neighborhood(
             peer=self.peer,
@@ -372,6 +373,7 @@ class NodeCore:
         """Every member of the roster but us, ready for JSON."""
         now = self._clock()
         connected = self.network.connected()
+        view = dict(self.membership.view())
         rows = []
         for member in self.directory.roster.members:
             if member.peer == self.peer_id:
@@ -384,6 +386,8 @@ class NodeCore:
                     "standing": self.directory.standing(member.peer, now).value,
                     "connected": member.peer in connected,
                     "state": self._state(member.peer, connected),
+                    "detector": self.membership.state(member.peer).value,
+                    "view_age": view.get(member.peer),
                     "neighbor": member.peer in self.peer.neighbors,
                     "addresses": list(self.directory.addresses(member.peer)),
                     "session": session
@@ -415,6 +419,7 @@ class NodeCore:
                     "last_useful": neighbor.last_useful,
                     "connected": neighbor.peer in connected,
                     "state": self._state(neighbor.peer, connected),
+                    "detector": self.membership.state(neighbor.peer).value,
                     "round_trip_ms": None if seconds is None else round(seconds * 1000, 3),
                     "bytes_sent": figures.bytes_sent,
                     "bytes_received": figures.bytes_received,

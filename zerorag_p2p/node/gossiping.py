@@ -40,6 +40,7 @@ from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import PeerId, RefusalCode
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.happenings import MemberChanged, Observer
 from zerorag_p2p.node.outgoing import Exchanges, open_advertisement
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.state import held_advertisement
@@ -66,6 +67,7 @@ class Gossip:
         import_roster: Takes over a newer roster, or raises `RosterError`.
         on_died: Told of a peer that is gone, with a reason for people.
         clock: Unix seconds.
+        tell: Takes in what the failure detector finds.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Gossip:
         import_roster: Callable[[bytes], Awaitable[object]],
         on_died: Callable[[PeerId, str], Awaitable[None]],
         clock: Callable[[], float],
+        tell: Observer,
     ) -> None:
         self.membership = membership
         self._peer = peer
@@ -88,6 +91,7 @@ class Gossip:
         self._import_roster = import_roster
         self._on_died = on_died
         self._clock = clock
+        self._tell = tell
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
         self._neighbors: tuple[PeerId, ...] = ()
@@ -179,15 +183,28 @@ class Gossip:
                     self._judge(effect)
                 case NoteDied(peer):
                     logger.info("%s does not answer any more and is forgotten", peer)
+                    self._tell_state(peer)
                     self._start(self._on_died, peer, "does not answer any more")
                 case NoteSuspected(peer):
                     logger.debug("%s is suspected to be gone", peer)
+                    self._tell_state(peer)
                 case NoteRecovered(peer):
                     logger.info("%s is back", peer)
+                    self._tell_state(peer)
                 case NoteMisbehaved(peer, reason):
                     logger.warning("%s sent bad gossip: %s", peer, reason)
                 case Reply() | RelayPing():
                     pass  # `answer` sees to these
+
+    def _tell_state(self, peer: PeerId) -> None:
+        self._tell(
+            MemberChanged(
+                at=self._clock(),
+                peer=peer,
+                organisation=self._directory.organisation(peer),
+                state=self.membership.state(peer),
+            )
+        )
 
     def _start(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
         if self._nursery is not None:  # nothing is sent before `run`

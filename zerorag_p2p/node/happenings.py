@@ -190,6 +190,17 @@ class NeighborRemoved:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChanged:
+    """What the failure detector thinks of a peer changed: "alive", "suspect" or "dead"."""
+
+    event: Literal["member-changed"] = "member-changed"
+    at: float
+    peer: PeerId
+    organisation: str
+    state: str
+
+
 Happening: TypeAlias = (
     QueryStarted
     | ContactStarted
@@ -202,6 +213,7 @@ Happening: TypeAlias = (
     | Refused
     | NeighborAdded
     | NeighborRemoved
+    | MemberChanged
 )
 
 #: Told of what happens, in the task in which it happens; must not block or raise.

@@ -215,7 +215,7 @@ class LinkNetwork(ABC):
         addresses = addresses[:MAX_ADDRESSES]
         tried: set[str] = set()
         failures: list[str] = []
-        with trio.move_on_after(timeout_s) as scope:
+        with trio.move_on_after(max(timeout_s, 0.0)) as scope:
             while peer not in self._links:
                 if reason := self._refusal(peer):
                     raise PeerUnreachable(f"{peer} was not dialled: {reason}")
@@ -248,7 +248,7 @@ class LinkNetwork(ABC):
         if not links:
             raise ConnectionLost(f"there is no connection to {peer}")
         asker = self._asker(links[0], protocol, limits)
-        with trio.move_on_after(timeout_s):
+        with trio.move_on_after(max(timeout_s, 0.0)):
             return await asker.ask(payload)
         raise RequestTimeout(f"{peer} did not answer {protocol} within {timeout_s:g} s")
 

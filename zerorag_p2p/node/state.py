@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from zerorag_p2p import cbor
 from zerorag_p2p.cbor import MapReader
 from zerorag_p2p.config import ADVERTISEMENT_LIMIT, MAX_INTEGER, RECORD_LIMIT
@@ -21,7 +23,7 @@ from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.outgoing import SealedAdvertisement, open_advertisement
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.routing.adverts import HeldAdvertisement
-from zerorag_p2p.wire.embedding import decode_embedding, encode_embedding
+from zerorag_p2p.wire.embedding import decode_embedding, encode_embeddings
 
 logger = logging.getLogger("zerorag.node")
 
@@ -40,18 +42,22 @@ def encode_state(peer: Peer, directory: Directory, membership: Membership) -> by
                 {"peer": neighbor.peer, "since": int(neighbor.since)} for neighbor in peer.neighbors
             ],
             "advertisements": [held.signed for held in peer.advertisements],
-            "memory": [
-                {
-                    "peer": querier,
-                    "embedding": encode_embedding(embedding),
-                    "expires-at": int(expires_at),
-                }
-                for querier, embedding, expires_at in peer.memory.entries()
-            ],
+            "memory": _remembered(peer),
             "records": directory.records(),
             "membership": membership.snapshot(),
         }
     )
+
+
+def _remembered(peer: Peer) -> list[dict[str, object]]:
+    entries = list(peer.memory.entries())
+    if not entries:
+        return []
+    embeddings = encode_embeddings(np.stack([embedding for _, embedding, _ in entries]))
+    return [
+        {"peer": querier, "embedding": embedding, "expires-at": int(expires_at)}
+        for (querier, _, expires_at), embedding in zip(entries, embeddings, strict=True)
+    ]
 
 
 def restore_state(

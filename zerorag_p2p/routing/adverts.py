@@ -14,7 +14,8 @@ from zerorag_p2p.routing.rows import MakeRows, MatrixRows
 
 _FIRST_ROWS = 64
 _KMEANS_ROUNDS = 10
-_ASSIGN_ROWS = 8_192
+#: Vectors that centroids are computed from, so that a node never stops for seconds to do it.
+_SAMPLE_ROWS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Ve
     """Centroids that stand for a library larger than what may be advertised.
 
     Spherical k-means: the centroids are unit vectors, and a vector belongs to the centroid of
-    largest cosine similarity.
+    largest cosine similarity. Of a very large library a random sample is summarised.
 
     Args:
         vectors: float32 [n, d], unit rows, n > limit.
@@ -147,12 +148,13 @@ def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Ve
     Returns:
         float32 [m, d], 1 <= m <= limit; fewer than `limit` when vectors coincide.
     """
-    centroids = vectors[generator.choice(len(vectors), size=limit, replace=False)].copy()
+    rows = vectors
+    if len(vectors) > _SAMPLE_ROWS:
+        rows = vectors[generator.choice(len(vectors), size=_SAMPLE_ROWS, replace=False)]
+    centroids = rows[generator.choice(len(rows), size=limit, replace=False)].copy()
     for _ in range(_KMEANS_ROUNDS):
         sums = np.zeros_like(centroids)
-        for start in range(0, len(vectors), _ASSIGN_ROWS):
-            block = vectors[start : start + _ASSIGN_ROWS]
-            np.add.at(sums, np.argmax(block @ centroids.T, axis=1), block)
+        np.add.at(sums, np.argmax(rows @ centroids.T, axis=1), rows)
         norms = np.linalg.norm(sums, axis=1)
         filled = norms > 0
         updated = sums[filled] / norms[filled, np.newaxis]

@@ -163,6 +163,15 @@ async def check_requests_of_many_sizes(harness: Harness) -> None:
             await ask(a, b, bytes(range(256)) * (size // 256) + b"x" * (size % 256))
 
 
+async def check_no_time_left(harness: Harness) -> None:
+    """A deadline that has passed already is one that passes, not a mistake."""
+    async with running(harness) as (a, b):
+        await expect(PeerUnreachable, a.connect(b.peer_id, b.addresses(), timeout_s=-1.0))
+        await connect(a, b)
+        await expect(RequestTimeout, a.request(b.peer_id, ECHO, b"late", timeout_s=-1.0))
+        await ask(a, b)
+
+
 async def check_connection_serves_both_ways(harness: Harness) -> None:
     """Whoever opened a connection, both sides ask over it."""
     async with running(harness) as (a, b):
@@ -573,6 +582,7 @@ async def check_many_connects(harness: Harness) -> None:
 
 CHECKS: Final[tuple[Callable[[Harness], Awaitable[None]], ...]] = (
     check_requests_of_many_sizes,
+    check_no_time_left,
     check_connection_serves_both_ways,
     check_replies_in_any_order,
     check_late_reply_is_dropped,

@@ -67,6 +67,7 @@ class LineView(ScrollView, can_focus=True):
         index = self.scroll_offset.y + y
         if index >= len(self._folded):
             return Strip.blank(width, self.rich_style)
-        segments = self._folded[index].render(self.app.console)
-        strip = Strip(segments).apply_style(self.rich_style)
-        return strip.adjust_cell_length(width, self.rich_style)
+        line, console = self._folded[index], self.app.console
+        style = self.rich_style
+        strip = Strip(line.render(console)).apply_style(style + console.get_style(line.style))
+        return strip.adjust_cell_length(width, style)

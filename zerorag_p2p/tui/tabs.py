@@ -123,6 +123,10 @@ def _state_style(row: Json) -> str:
     return _STATE_STYLES.get(row["state"], "")
 
 
+def _detector_style(row: Json) -> str:
+    return _STATE_STYLES.get(row["detector"], "")
+
+
 _ORGANISATION = Column("organisation", 16, _text("organisation"), grows=True)
 _PEER = Column("peer", 15, _shown(short_peer, "peer"), sort_key=_value("peer"))
 
@@ -301,14 +305,16 @@ MEMBERS: Final = Tab(
         _PEER,
         Column("standing", 10, _text("standing")),
         Column("state", 13, _text("state"), style=_state_style),
-        Column("nbr", 4, _text("neighbor")),
+        Column("detector", 9, _text("detector"), style=_detector_style),
+        Column("view", 5, _text("view_age"), sort_key=_value("view_age"), right=True),
+        Column("nbr", 4, _text("neighbor"), optional=1),
         Column(
             "clock",
             9,
             _skew,
             sort_key=_value("session", "clock_skew_s"),
             right=True,
-            optional=1,
+            optional=2,
         ),
         Column(
             "roster",
@@ -316,10 +322,10 @@ MEMBERS: Final = Tab(
             _text("session", "roster_version"),
             sort_key=_value("session", "roster_version"),
             right=True,
-            optional=3,
+            optional=4,
         ),
-        Column("software", 18, _text("session", "software"), optional=4),
-        Column("last error", 14, _text("last_error"), grows=True, optional=2),
+        Column("software", 18, _text("session", "software"), optional=5),
+        Column("last error", 14, _text("last_error"), grows=True, optional=3),
     ),
     load=_peers,
     row_id=lambda row: str(row["peer"]),

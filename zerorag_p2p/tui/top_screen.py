@@ -61,6 +61,25 @@ class TopScreen(Screen[None]):
         super().__init__()
         self.queries = QueryLog()
         self.node = next(iter(nodes))
+        # Kept, not looked up: figures may still come in when the widgets are being removed.
+        self._header = Static(id="node")
+        self._rates = Static(id="throughput")
+        self._tabs = TabbedContent(initial=TABS[0].id)
+        self._tables = {
+            tab.id: RowTable(
+                tab.columns,
+                row_id=tab.row_id,
+                sort=tab.sort,
+                descending=tab.descending,
+                clock=clock,
+                empty=tab.empty,
+                id=f"{tab.id}-table",
+            )
+            for tab in TABS
+        }
+        self._field = Input(
+            placeholder="show only rows that contain ...", id="filter", compact=True
+        )
         self._sources = nodes
         self._clock = clock
         self._throughput = Throughput()
@@ -70,21 +89,13 @@ class TopScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """The widgets."""
-        yield Static(id="node")
-        yield Static(id="throughput")
-        with TabbedContent(initial=TABS[0].id):
+        yield self._header
+        yield self._rates
+        with self._tabs:
             for number, tab in enumerate(TABS, start=1):
                 with TabPane(f"{number} {tab.title}", id=tab.id):
-                    yield RowTable(
-                        tab.columns,
-                        row_id=tab.row_id,
-                        sort=tab.sort,
-                        descending=tab.descending,
-                        clock=self._clock,
-                        empty=tab.empty,
-                        id=f"{tab.id}-table",
-                    )
-        yield Input(placeholder="show only rows that contain ...", id="filter", compact=True)
+                    yield self._tables[tab.id]
+        yield self._field
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -151,11 +162,10 @@ class TopScreen(Screen[None]):
     # The header.
 
     def _show_header(self, problem: str = "") -> None:
-        self.query_one("#node", Static).update(Text(self._node_line(), no_wrap=True))
-        line = self.query_one("#throughput", Static)
-        line.set_class(bool(problem), "problem")
+        self._header.update(Text(self._node_line(), no_wrap=True), layout=False)
+        self._rates.set_class(bool(problem), "problem")
         text = printable(problem).replace("\n", " ") or self._throughput_line()
-        line.update(Text(text, no_wrap=True, overflow="ellipsis"))
+        self._rates.update(Text(text, no_wrap=True, overflow="ellipsis"), layout=False)
 
     def _node_line(self) -> str:
         several = f"  [{list(self._sources).index(self.node) + 1}/{len(self._sources)}]"
@@ -174,9 +184,9 @@ class TopScreen(Screen[None]):
         rate, status = self._throughput.rate, self._status
         lost = f"{counted(self.queries.lost, 'event')} lost │ " if self.queries.lost else ""
         return (
-            f"{lost}a second: asked {rate('queries'):.1f}  answered {rate('answered'):.1f}  "
-            f"refused {rate('refusals'):.1f}  in {size(rate('bytes_received'))}  "
-            f"out {size(rate('bytes_sent'))} │ {counted(status['neighbors'], 'neighbour')}, "
+            f"{lost}asked {rate('queries'):.1f}/s  answered {rate('answered'):.1f}/s  "
+            f"refused {rate('refusals'):.1f}/s  in {size(rate('bytes_received'))}/s  "
+            f"out {size(rate('bytes_sent'))}/s │ {counted(status['neighbors'], 'neighbour')}, "
             f"{status['connections']} connected, {status['remembered_queries']} remembered"
         )
 
@@ -184,19 +194,18 @@ class TopScreen(Screen[None]):
 
     @property
     def _tab(self) -> Tab:
-        tabs = self.query(TabbedContent)
-        return _TABS[tabs.first().active] if tabs else TABS[0]
+        return _TABS[self._tabs.active or TABS[0].id]
 
     @property
     def _table(self) -> RowTable:
         return self._table_of(self._tab)
 
     def _table_of(self, tab: Tab) -> RowTable:
-        return self.query_one(f"#{tab.id}-table", RowTable)
+        return self._tables[tab.id]
 
     def action_tab(self, name: str) -> None:
         """Go to a tab."""
-        self.query_one(TabbedContent).active = name
+        self._tabs.active = name
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
         """Fill the tab at once; the filter stays with its table."""
@@ -211,16 +220,14 @@ class TopScreen(Screen[None]):
     # The filter.
 
     def _show_filter(self, words: str) -> None:
-        field = self.query_one("#filter", Input)
-        field.set_class(bool(words), "shown")
+        self._field.set_class(bool(words), "shown")
         with self.prevent(Input.Changed):
-            field.value = words
+            self._field.value = words
 
     def action_filter(self) -> None:
         """Type what rows have to contain."""
-        field = self.query_one("#filter", Input)
-        field.add_class("shown")
-        field.focus()
+        self._field.add_class("shown")
+        self._field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while it is typed."""
@@ -287,7 +294,7 @@ class TopScreen(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Escape leaves the filter's field, which keeps other keys to itself."""
-        if event.key == "escape" and self.focused is self.query_one("#filter", Input):
+        if event.key == "escape" and self.focused is self._field:
             self.action_clear_filter()
 
 

@@ -7,7 +7,13 @@ from typing import Final
 
 from zerorag_p2p.config import MAX_CHAIN_LINKS
 from zerorag_p2p.errors import AttributionError
-from zerorag_p2p.identity.attribution import Fault, sign_custody, verify_chain
+from zerorag_p2p.identity.attribution import (
+    Fault,
+    open_custody,
+    open_statement,
+    sign_custody,
+    verify_chain,
+)
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.model import ContentHash
 from zerorag_p2p.policy.sharing import Sharing
@@ -41,7 +47,9 @@ def keep_copy(
     """
     if len(links) >= MAX_CHAIN_LINKS:
         return False
-    extended = (*links, sign_custody(identity, links[-1], now))
+    # Times in a chain may not go back, but clocks differ: ours may be behind the last holder's.
+    received_at = max(now, _held_since(links))
+    extended = (*links, sign_custody(identity, links[-1], received_at))
     try:
         statement = verify_chain(extended).statement
     except AttributionError as error:
@@ -59,3 +67,10 @@ def keep_copy(
     if terms.reshare:
         holdings.share(collection, Sharing(purposes=terms.purposes, terms=terms))
     return True
+
+
+def _held_since(links: Sequence[bytes]) -> float:
+    """Since when the last holder has had the document, by its own clock."""
+    if len(links) > 1:
+        return open_custody(links[-1]).received_at
+    return open_statement(links[0]).issued_at

@@ -25,7 +25,8 @@ def make_result(
     """The result of one run, apart from when, where and by whom it was run.
 
     Beside the overall metrics and those by tenth of the run there are those by batch
-    (`by_batch`), and for questions about introduced documents the same under `introduced`.
+    (`by_batch`); where documents are introduced, the questions about them and all `others` are
+    also counted apart.
 
     Args:
         scenario: What was run.
@@ -49,9 +50,13 @@ def make_result(
     if plan.introduced:
         for key, wanted in (("introduced", True), ("others", False)):
             chosen = [outcome for outcome in outcomes if outcome.introduced is wanted]
+            by_batch = measure_by_batch(chosen, events, scenario.batch)
             result[key] = {
                 "metrics": measure(chosen),
-                "by_batch": measure_by_batch(chosen, events, scenario.batch),
+                "by_batch": [
+                    {name: batch[name] for name in ("queries", "hit_rate") if name in batch}
+                    for batch in by_batch
+                ],
             }
     return result
 

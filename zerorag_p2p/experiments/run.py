@@ -1,0 +1,123 @@
+"""Running an experiment: every variant for every seed, one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from zerorag_p2p.errors import UsageError
+from zerorag_p2p.experiments.experiment import find_experiment
+from zerorag_p2p.experiments.provenance import provenance
+from zerorag_p2p.simulation.run import run_scenario
+from zerorag_p2p.workloads.results import Json, mean_metrics, spread_of_metrics
+from zerorag_p2p.workloads.scenario import Scenario, load_scenario
+from zerorag_p2p.workloads.source import load_workload
+
+#: Called with the variant, its seed and how many of how many questions it has asked.
+OnProgress: TypeAlias = Callable[[str, int, int, int], None]
+
+
+def _smoke(scenario: Scenario) -> Scenario:
+    """Seconds instead of minutes: shows that everything runs, and no figure worth quoting."""
+    routing = replace(scenario.routing, contact_budget=6)
+    # Fewer questions in the same time, so that a batch lasts about as long as ever.
+    network = replace(scenario.network, queries_per_s=scenario.network.queries_per_s / 10)
+    return replace(scenario, peers=60, draws=10, batch=60, routing=routing, network=network)
+
+
+def _laptop(scenario: Scenario) -> Scenario:
+    """As the scenario says: 5,000 peers, minutes a run."""
+    return scenario
+
+
+SCALES: Final[Mapping[str, Callable[[Scenario], Scenario]]] = {"smoke": _smoke, "laptop": _laptop}
+
+
+def run(
+    name: str,
+    *,
+    scale: str = "laptop",
+    seeds: int = 1,
+    workload_folder: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Json:
+    """Run an experiment; its result in the format of result files.
+
+    Top-level metrics are those of the first variant, means over the seeds. `variants` has them for
+    all, with what the experiment is about read off each run and, of two seeds or more, the spread;
+    `runs` has every run whole.
+
+    Args:
+        name: "churn" or "new-topic".
+        scale: "smoke" or "laptop".
+        seeds: Runs of each variant, with seeds from 1.
+        workload_folder: Where PubMedQA is; without it the synthetic workload is used.
+        on_progress: Called while a run is under way.
+
+    Raises:
+        UsageError: There is no such experiment or scale, or no PubMedQA in the folder.
+    """
+    experiment = find_experiment(name)
+    if scale not in SCALES:
+        raise UsageError(f"there is no scale {scale!r}; known: {', '.join(SCALES)}")
+    if seeds < 1:
+        raise UsageError("an experiment needs at least one seed")
+    workload_name = "synthetic" if workload_folder is None else "pubmedqa"
+    base = replace(SCALES[scale](load_scenario(experiment.scenario)), workload=workload_name)
+    began = time.monotonic()
+    runs: dict[str, list[Json]] = {}
+    for seed in range(1, seeds + 1):
+        seeded = replace(base, seed=seed)
+        workload = load_workload(seeded, workload_folder)
+        for variant in experiment.variants(seeded):
+            progress = None
+            if on_progress is not None:
+                progress = _progress_of(on_progress, variant.name, seed)
+            started = time.monotonic()
+            result = run_scenario(variant.scenario, workload, progress)
+            result["variant"] = variant.name
+            result["findings"] = experiment.read(result)
+            result["wall_s"] = round(time.monotonic() - started, 1)
+            runs.setdefault(variant.name, []).append(result)
+    first = next(iter(runs.values()))
+    command = f"python -m zerorag_p2p.experiments {name} --scale {scale} --seeds {seeds}"
+    if workload_folder is not None:
+        command += " --pubmedqa FOLDER"
+    return {
+        "name": name,
+        **{key: first[0][key] for key in ("system", "workload", "peers", "seed", "settings")},
+        "seeds": [result["seed"] for result in first],
+        "metrics": _means(first),
+        "by_tenth": _means_by_tenth(first),
+        **provenance(command),
+        "wall_s": round(time.monotonic() - began, 1),
+        "variants": {variant: _combined(results) for variant, results in runs.items()},
+        "runs": [result for results in runs.values() for result in results],
+    }
+
+
+def _progress_of(on_progress: OnProgress, variant: str, seed: int) -> Callable[[int, int], None]:
+    def report(done: int, total: int) -> None:
+        on_progress(variant, seed, done, total)
+
+    return report
+
+
+def _combined(results: list[Json]) -> Json:
+    combined: Json = {"metrics": _means(results), "by_tenth": _means_by_tenth(results)}
+    if len(results) > 1:
+        combined["spread"] = spread_of_metrics([result["metrics"] for result in results])
+    combined["findings"] = [result["findings"] for result in results]
+    return combined
+
+
+def _means(results: list[Json]) -> dict[str, float]:
+    return mean_metrics([result["metrics"] for result in results])
+
+
+def _means_by_tenth(results: list[Json]) -> list[dict[str, float]]:
+    tenths = zip(*(result["by_tenth"] for result in results), strict=True)
+    return [mean_metrics(tenth) for tenth in tenths]
