@@ -10,7 +10,7 @@ import platform
 import subprocess
 import sys
 
-NAMES = ("contact", "query", "node")
+NAMES = ("contact", "query", "node", "top")
 
 
 def main() -> int:

@@ -417,15 +417,15 @@ def wrongly_dead(swarm: Swarm) -> float:
 
 
 def detection(count: int, loss: float, seed: int) -> dict[str, Any]:
-    """Crash nine peers, one every 20 rounds; when is it noticed, and who is taken for dead?"""
+    """Crash nine peers, one every 5 rounds; when is it noticed, and who is taken for dead?"""
     swarm = joined(count, loss=loss, seed=seed, rounds=20)
     victims = random.Random(seed).sample(swarm.live()[1:], 9)
     crashed_at: dict[PeerId, float] = {}
-    before, rounds = swarm.messages, 9 * 20 + 60
+    before, rounds = swarm.messages, 9 * 5 + 60
     for victim in victims:
         crashed_at[victim] = swarm.now
         swarm.crash([victim])
-        swarm.run(20)
+        swarm.run(5)
     swarm.run(60)
     interval = swarm.settings.ping_interval_s
     suspected, dead, known = [], [], []

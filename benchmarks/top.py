@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import fcntl
 import itertools
 import json
@@ -66,12 +67,11 @@ class BusyNode(ReplayedNode):
         return _many(await super().peers())
 
     async def events(self, on_event: OnEvent) -> Json:
-        began, told = time.monotonic(), 0
-        for event in _endless(self._recorded["events"]):
-            while told >= (time.monotonic() - began) * EVENTS_PER_S:
-                await asyncio.sleep(1 / EVENTS_PER_S)
+        began = time.monotonic()
+        for number, event in enumerate(_endless(self._recorded["events"])):
+            late = time.monotonic() - began - number / EVENTS_PER_S
+            await asyncio.sleep(max(-late, 0.0))
             on_event({**event, "at": time.time()})
-            told += 1
         raise AssertionError("endless")
 
 
@@ -145,8 +145,9 @@ class Terminal:
     def close(self) -> None:
         """Quit."""
         self.press("q")
-        self.read_for(0.5)
-        self._process.terminate()
+        with contextlib.suppress(OSError):  # A terminal that nobody is in cannot be read.
+            self.read_for(TIMEOUT_S)
+        self._process.kill()
         self._process.wait()
         os.close(self._screen)
 
@@ -169,7 +170,7 @@ def measure(keys: int) -> list[float]:
 
 
 def main() -> int:
-    """Measure; fails if a key took longer than the limit."""
+    """Measure; fails if one key in twenty took longer than the limit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.top", description=__doc__)
     parser.add_argument("--keys", type=int, default=100, help="default: %(default)s")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -178,12 +179,12 @@ def main() -> int:
         serve()
         return 0
     times = measure(options.keys)
-    median, worst = statistics.median(times), max(times)
+    median, worst, load = statistics.median(times), max(times), os.getloadavg()[0]
     p95 = statistics.quantiles(times, n=20)[-1]
     print(
         f"zerorag top, {PEERS} peers and {EVENTS_PER_S} events a second: a key is answered in "
         f"{median:.0f} ms (median), {p95:.0f} ms (95%), {worst:.0f} ms (worst of {len(times)}); "
-        f"the limit is {LIMIT_MS} ms"
+        f"the limit is {LIMIT_MS} ms, the load average of the machine was {load:.1f}"
     )
     print(
         json.dumps(
@@ -196,6 +197,7 @@ def main() -> int:
                 "p95_ms": round(p95, 1),
                 "worst_ms": round(worst, 1),
                 "limit_ms": LIMIT_MS,
+                "load_average": round(load, 2),
             }
         )
     )

@@ -443,9 +443,7 @@ class Client(_Connection):
         items: list[Json] = self._json(_Call("GET", path, params=params or {}))[key]
         return items
 
-    def _stream(
-        self, call: _Call, on_event: OnEvent | None, hidden: Set[str] = _ASIDE
-    ) -> Json:
+    def _stream(self, call: _Call, on_event: OnEvent | None, hidden: Set[str] = _ASIDE) -> Json:
         with self._explaining(), self._http.stream(**call.arguments()) as response:
             if response.is_error:
                 response.read()

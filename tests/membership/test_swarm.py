@@ -38,27 +38,27 @@ def test_a_thousand_join_through_one_and_clean_up_after_half_of_them() -> None:
 
 @pytest.mark.slow
 def test_a_partition_of_thirty_rounds_heals() -> None:
-    swarm = joined(200, rounds=20)
-    left = names(200)[:100]
+    swarm = joined(120, rounds=20)
+    left = names(120)[:60]
     swarm.split(left)
     swarm.run(30)
     apart = swarm.links()
-    assert not apart[:100, 100:].any()
-    assert not apart[100:, :100].any()
+    assert not apart[:60, 60:].any()
+    assert not apart[60:, :60].any()
     assert wrongly_dead(swarm) > 0.3
 
     swarm.split(())
     swarm.run(30)
     together = swarm.links()
-    across = (together[:100, 100:].sum() + together[100:, :100].sum()) / together.sum()
+    across = (together[:60, 60:].sum() + together[60:, :60].sum()) / together.sum()
     assert 0.4 < across < 0.6
     assert wrongly_dead(swarm) < 0.001
 
 
 @pytest.mark.slow
 def test_five_percent_loss_removes_nobody() -> None:
-    swarm = joined(60, loss=0.05, rounds=20)
-    swarm.run(150)
+    swarm = joined(50, loss=0.05, rounds=20)
+    swarm.run(100)
     assert any(not item.dead for item in swarm.verdicts), "nothing was tested"
     assert not any(item.dead for item in swarm.verdicts)
 

@@ -10,7 +10,7 @@ from zerorag_p2p.model import PeerId
 from zerorag_p2p.testnet.conformance import ECHO, LIMITS, SETTINGS, ask, echo, everyone
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 
-IDLE = replace(SETTINGS, stream_idle_s=10.0, connection_idle_s=50.0)
+IDLE = replace(SETTINGS, stream_idle_s=10.0, connection_idle_s=500.0)
 
 
 def pair() -> tuple[MemoryNetwork, MemoryNetwork]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from zerorag_p2p import cbor
 from zerorag_p2p.config import MAX_INTEGER, RECORD_LIMIT
@@ -12,6 +13,9 @@ from zerorag_p2p.identity.envelope import Domain, open_envelope, seal
 from zerorag_p2p.identity.fields import read_addresses, refusing_own_mistakes
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.model import PeerId
+
+#: Records whose verification is remembered: the same few come with every referral and in gossip.
+_CACHED_RECORDS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ def sign_record(identity: Identity, addresses: Sequence[str], sequence: int) -> 
     return seal(identity, Domain.PEER_RECORD, payload)
 
 
+@lru_cache(maxsize=_CACHED_RECORDS)
 def open_record(data: bytes) -> PeerRecord:
     """Verify a signed peer record.
 

@@ -423,10 +423,11 @@ class Membership:
         freshness = self._records.learn(record)
         peer = record.peer
         match freshness:
+            case Freshness.SAME:
+                if self._detector.state(peer) is PeerState.DEAD:
+                    self._accuse(peer, owed)
             case Freshness.OLDER:
                 owed.records[peer] = self._newest(peer)
-            case Freshness.SAME if self._detector.state(peer) is PeerState.DEAD:
-                self._accuse(peer, owed)
             case Freshness.NEWER if peer == self.own:
                 # We signed it in an earlier life and forgot.
                 self._announce(record.sequence + 1)

@@ -6,7 +6,6 @@ rumour a number of times that grows with the logarithm of the group, the least t
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -67,12 +66,12 @@ class RumourQueue(Generic[_Item]):
         """
         if not self._rumours:
             return []
-        chosen = heapq.nsmallest(
-            count, self._rumours.values(), key=lambda rumour: (rumour.told, -rumour.number)
+        least_told = sorted(
+            self._rumours.values(), key=lambda rumour: (rumour.told, -rumour.number)
         )
         items = []
         left = max_bytes
-        for rumour in chosen:
+        for rumour in least_told[:count]:
             if left is not None:
                 if self._size(rumour.item) > left:
                     continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Container, Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from zerorag_p2p.config import MAX_GOSSIP_AGE
 from zerorag_p2p.model import PeerId
@@ -74,10 +75,9 @@ class PartialView:
         entries.sort(key=lambda entry: entry[0] in last)
         return entries[: self._capacity // 2 - 1]
 
-    def merge(self, received: Iterable[tuple[PeerId, int]], sent: Sequence[PeerId]) -> list[PeerId]:
-        """Take in what another peer sent, in exchange for what it got; who fell out."""
+    def merge(self, received: Iterable[tuple[PeerId, int]], sent: Sequence[PeerId]) -> None:
+        """Take in what another peer sent, in exchange for what it got."""
         renewed = set()
-        before = list(self._ages)
         for peer, age in received:
             held = self._ages.get(peer)
             if peer != self._own and (held is None or age < held):
@@ -90,10 +90,9 @@ class PartialView:
             del self._ages[peer]
         for peer in self._randomness.sample(list(self._ages), self._excess()):
             del self._ages[peer]
-        return [peer for peer in before if peer not in self._ages]
 
     def _excess(self) -> int:
         return max(0, len(self._ages) - self._capacity)
 
     def _oldest(self, count: int) -> list[tuple[PeerId, int]]:
-        return heapq.nlargest(count, self._ages.items(), key=lambda entry: entry[1])
+        return heapq.nlargest(count, self._ages.items(), key=itemgetter(1))

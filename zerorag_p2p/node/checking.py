@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
 
 from zerorag_p2p.errors import AttributionError, DecodeError
 from zerorag_p2p.identity.attribution import Chain, Fault, embedding_hash, verify_chain
@@ -15,7 +16,8 @@ from zerorag_p2p.routing.walk import ReturnedDocument
 from zerorag_p2p.wire.embedding import int8_wire_bytes
 from zerorag_p2p.wire.fetch import FetchedDocument
 
-_CACHE_ENTRIES = 4_096
+#: Chains whose signatures are remembered, for all nodes of a process.
+_CACHED_CHAINS: Final = 4_096
 
 
 class DocumentChecker:
@@ -37,7 +39,6 @@ class DocumentChecker:
         self._directory = directory
         self._clock = clock
         self._clock_tolerance_s = clock_tolerance_s
-        self._chains: OrderedDict[tuple[bytes, ...], Chain] = OrderedDict()
 
     def check_result(self, document: ReturnedDocument, holder: PeerId) -> Chain:
         """The verified attribution of a result that `holder` returned.
@@ -46,7 +47,7 @@ class DocumentChecker:
             AttributionError: It does not hold; the message names the first fault.
             DecodeError: It is malformed.
         """
-        chain = self._open(document.attribution)
+        chain = _open_chain(document.attribution)
         check_chain(
             chain,
             self._directory.roster,
@@ -102,16 +103,10 @@ class DocumentChecker:
             release=item.release,
         )
 
-    def _open(self, attribution: tuple[bytes, ...]) -> Chain:
-        chain = self._chains.get(attribution)
-        if chain is None:
-            chain = verify_chain(attribution)
-            self._chains[attribution] = chain
-            if len(self._chains) > _CACHE_ENTRIES:
-                self._chains.popitem(last=False)
-        else:
-            self._chains.move_to_end(attribution)
-        return chain
+
+@lru_cache(maxsize=_CACHED_CHAINS)
+def _open_chain(attribution: tuple[bytes, ...]) -> Chain:
+    return verify_chain(attribution)
 
 
 def _read_content(data: bytes) -> Content:

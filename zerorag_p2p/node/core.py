@@ -31,7 +31,12 @@ from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.gossiping import Gossip
 from zerorag_p2p.node.neighborhood import Neighborhood
 from zerorag_p2p.node.network import ConnectionEvent, Network, ProtocolLimits
-from zerorag_p2p.node.outgoing import Exchanges, Traffic
+from zerorag_p2p.node.outgoing import (
+    AdvertisementOpener,
+    Exchanges,
+    Traffic,
+    open_advertisement,
+)
 from zerorag_p2p.node.querying import Querier, QuerySettings
 from zerorag_p2p.node.reports import AnswerDocument, ProgressCallback, QueryReport
 from zerorag_p2p.node.serving import Holdings, Service
@@ -64,6 +69,7 @@ class NodeCore:
         clock: Unix seconds.
         randomness: Decides the order of exploration and whom gossip goes to.
         on_roster: Keeps a newer signed roster that was taken over.
+        open_advertisement: How advertisements of other peers are verified.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class NodeCore:
         clock: Callable[[], float],
         randomness: random.Random,
         on_roster: Callable[[bytes], None] = lambda _: None,
+        open_advertisement: AdvertisementOpener = open_advertisement,
     ) -> None:
         self.identity = identity
         self.directory = directory
@@ -100,7 +107,12 @@ class NodeCore:
             network, directory, self._hello, config.network, clock, activity=self.activity
         )
         self.exchanges = Exchanges(
-            network, self.sessions, config.network, self._on_outcome, activity=self.activity
+            network,
+            self.sessions,
+            config.network,
+            self._on_outcome,
+            activity=self.activity,
+            open_advertisement=open_advertisement,
         )
         self.membership = Membership(
             identity.peer_id,
@@ -120,6 +132,7 @@ class NodeCore:
             exchanges=self.exchanges,
             import_roster=self.import_roster,
             on_died=self._forget,
+            open_advertisement=open_advertisement,
             clock=clock,
             tell=self.activity.tell,
         )
@@ -309,6 +322,11 @@ class NodeCore:
         """
         roster = accept_roster(self.directory.roster, data, self._clock())
         self._on_roster(data)
+        await self.replace_roster(roster, data)
+        return roster
+
+    async def replace_roster(self, roster: Roster, data: bytes) -> None:
+        """Judge by another roster, decoded and verified already; see `import_roster`."""
         self.directory.replace_roster(roster, data)
         self._gossip.on_roster_changed()
         now = self._clock()
@@ -318,7 +336,6 @@ class NodeCore:
                 standing = self.directory.standing(peer, now).describe()
                 logger.info("%s %s", peer, standing)
                 await self._forget(peer, standing)
-        return roster
 
     async def _forget(self, peer: PeerId, reason: str) -> None:
         """Let go of a peer that is gone or no member any more."""

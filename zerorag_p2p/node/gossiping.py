@@ -41,7 +41,7 @@ from zerorag_p2p.model import PeerId, RefusalCode
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.happenings import MemberChanged, Observer
-from zerorag_p2p.node.outgoing import Exchanges, open_advertisement
+from zerorag_p2p.node.outgoing import AdvertisementOpener, Exchanges
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.state import held_advertisement
 from zerorag_p2p.peer import Peer
@@ -66,6 +66,7 @@ class Gossip:
         peer: Routing state; told of neighbours' advertisements that gossip brings.
         import_roster: Takes over a newer roster, or raises `RosterError`.
         on_died: Told of a peer that is gone, with a reason for people.
+        open_advertisement: How advertisements are verified.
         clock: Unix seconds.
         tell: Takes in what the failure detector finds.
     """
@@ -80,6 +81,7 @@ class Gossip:
         exchanges: Exchanges,
         import_roster: Callable[[bytes], Awaitable[object]],
         on_died: Callable[[PeerId, str], Awaitable[None]],
+        open_advertisement: AdvertisementOpener,
         clock: Callable[[], float],
         tell: Observer,
     ) -> None:
@@ -90,6 +92,7 @@ class Gossip:
         self._exchanges = exchanges
         self._import_roster = import_roster
         self._on_died = on_died
+        self._open_advertisement = open_advertisement
         self._clock = clock
         self._tell = tell
         self._nursery: trio.Nursery | None = None
@@ -264,7 +267,7 @@ class Gossip:
 
     def _judge_advertisement(self, data: bytes) -> ObjectPublished | None:
         """Neighbours' advertisements are of use; whoever wants those of others asks them."""
-        opened = open_advertisement(data, owner=None, dimension=self._peer.dimension)
+        opened = self._open_advertisement(data, owner=None, dimension=self._peer.dimension)
         if opened.advertisement.fingerprint == self._peer.fingerprint:
             self._peer.on_advertisement(held_advertisement(opened))
         return None

@@ -385,7 +385,11 @@ class LinkNetwork(ABC):
 
     async def _run_asker(self, attached: _Attached, protocol: str, asker: Asker) -> None:
         with self._counted(attached):
-            await asker.run(functools.partial(attached.link.open_stream, protocol))
+            try:
+                await asker.run(functools.partial(attached.link.open_stream, protocol))
+            finally:
+                if attached.askers.get(protocol) is asker:
+                    del attached.askers[protocol]
 
     async def _serve_stream(self, attached: _Attached, protocol: str, stream: ByteStream) -> None:
         peer = attached.link.peer

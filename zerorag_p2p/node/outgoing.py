@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -65,6 +65,15 @@ class SealedAdvertisement:
     sealed: bytes
 
 
+class AdvertisementOpener(Protocol):
+    """What `open_advertisement` does; a testnet lets its nodes share the work."""
+
+    def __call__(
+        self, sealed: bytes, *, owner: PeerId | None, dimension: int
+    ) -> SealedAdvertisement:
+        """See `open_advertisement`."""
+
+
 class Exchanges:
     """Requests to other peers. Every method returns an answer or why there is none.
 
@@ -72,6 +81,7 @@ class Exchanges:
         on_outcome: Told after every exchange but gossip, which keeps its own account, how it ended
             and whether the peer had the full request timeout to answer.
         activity: Takes in figures and refusals.
+        open_advertisement: How advertisements are verified.
     """
 
     def __init__(
@@ -82,12 +92,14 @@ class Exchanges:
         on_outcome: Callable[[PeerId, Outcome, bool], None],
         *,
         activity: Activity,
+        open_advertisement: AdvertisementOpener,
     ) -> None:
         self._network = network
         self._sessions = sessions
         self._settings = settings
         self._on_outcome = on_outcome
         self._activity = activity
+        self._open_advertisement = open_advertisement
 
     async def query(
         self,
@@ -172,7 +184,7 @@ class Exchanges:
             sealed = decode_advertise_reply(data)
             if sealed is None or isinstance(sealed, Refusal):
                 return sealed
-            return open_advertisement(sealed, owner=peer, dimension=dimension)
+            return self._open_advertisement(sealed, owner=peer, dimension=dimension)
 
         def encode(
             deadline_ms: int,

@@ -12,6 +12,7 @@ of the stream writes, one reads, and both end with the stream.
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -79,14 +80,14 @@ class Asker:
         self._pending: dict[int, _Waiter] = {}
         self._next_id = 0
         self._users = 0
-        self._used_at = trio.current_time()
+        self._unused = trio.CancelScope(deadline=trio.current_time() + idle_s)
         self._failure: type[ConnectionLost] | type[RemoteError] | None = None
-        self._reason = ""
+        self._reason = "the stream was idle"
 
     @property
     def spent(self) -> bool:
         """Whether the stream has ended and this asker answers no one any more."""
-        return self._failure is not None
+        return self._failure is not None or self._unused.cancel_called
 
     async def ask(self, payload: bytes) -> bytes:
         """Send a request and wait for its reply, however long that takes. Safe to cancel.
@@ -96,15 +97,17 @@ class Asker:
             RemoteError: The peer does not serve the protocol, or broke the framing.
         """
         self._users += 1
+        self._unused.deadline = math.inf
         try:
             async with self._slots:
                 return await self._exchange(payload)
         finally:
             self._users -= 1
-            self._used_at = trio.current_time()
+            if not self._users:
+                self._unused.deadline = trio.current_time() + self._idle_s
 
     async def _exchange(self, payload: bytes) -> bytes:
-        if self._failure is not None:
+        if self.spent:
             self._raise_failure()
         request_id = self._take_id()
         waiter = self._pending[request_id] = _Waiter()
@@ -141,11 +144,11 @@ class Asker:
         try:
             stream = await open_stream()
             try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._retire_when_idle, nursery.cancel_scope)
-                    nursery.start_soon(self._write, stream, nursery.cancel_scope)
-                    await self._read(stream)
-                    nursery.cancel_scope.cancel()
+                with self._unused:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._write, stream, nursery.cancel_scope)
+                        await self._read(stream)
+                        nursery.cancel_scope.cancel()
             finally:
                 with trio.CancelScope(shield=True):
                     await stream.abort()
@@ -155,35 +158,37 @@ class Asker:
             self._fail(ConnectionLost, "the connection ended before the reply came")
             self._queued.close()
 
+    # Messages live in `_write_some` and `_read_some` only: a task that waits, perhaps for hours,
+    # holds on to none.
+
     async def _write(self, stream: ByteStream, scope: trio.CancelScope) -> None:
-        async for first in self._queued:
-            batch = [first]
-            size = len(first[1])
-            while size < _JOIN_BYTES:
-                try:
-                    batch.append(self._queued.receive_nowait())
-                except trio.WouldBlock:
-                    break
-                size += len(batch[-1][1])
-            # Whoever gave up while the request was in the queue needs no reply.
-            wanted = [encode_frame(*item) for item in batch if item[0] in self._pending]
+        try:
+            while True:
+                await self._write_some(stream)
+        except trio.EndOfChannel:
+            return
+        except ConnectionLost as error:
+            self._fail(ConnectionLost, str(error))
+            scope.cancel()
+
+    async def _write_some(self, stream: ByteStream) -> None:
+        batch = [await self._queued.receive()]
+        size = len(batch[0][1])
+        while size < _JOIN_BYTES:
             try:
-                await stream.send(b"".join(wanted))
-            except ConnectionLost as error:
-                self._fail(ConnectionLost, str(error))
-                scope.cancel()
-                return
+                batch.append(self._queued.receive_nowait())
+            except trio.WouldBlock:
+                break
+            size += len(batch[-1][1])
+        # Whoever gave up while the request was in the queue needs no reply.
+        wanted = [encode_frame(*item) for item in batch if item[0] in self._pending]
+        await stream.send(b"".join(wanted))
 
     async def _read(self, stream: ByteStream) -> None:
         reader = FrameReader(self._reply_limit)
         try:
-            while data := await stream.receive():
-                reader.feed(data)
-                for request_id, payload in reader.frames():
-                    waiter = self._pending.get(request_id)
-                    if waiter is not None:  # otherwise its asker gave up
-                        waiter.reply = payload
-                        waiter.done.set()
+            while await self._read_some(stream, reader):
+                pass
         except DecodeError as error:
             self._fail(RemoteError, str(error))
         except ConnectionLost as error:
@@ -191,13 +196,15 @@ class Asker:
         else:
             self._fail(ConnectionLost, "the peer ended the stream before the reply came")
 
-    async def _retire_when_idle(self, scope: trio.CancelScope) -> None:
-        while self._users or trio.current_time() < self._used_at + self._idle_s:
-            if self._users:
-                self._used_at = trio.current_time()
-            await trio.sleep_until(self._used_at + self._idle_s)
-        self._fail(ConnectionLost, "the stream was idle")
-        scope.cancel()
+    async def _read_some(self, stream: ByteStream, reader: FrameReader) -> bool:
+        data = await stream.receive()
+        reader.feed(data)
+        for request_id, payload in reader.frames():
+            waiter = self._pending.get(request_id)
+            if waiter is not None:  # otherwise its asker gave up
+                waiter.reply = payload
+                waiter.done.set()
+        return bool(data)
 
 
 class Answerer:
@@ -246,11 +253,16 @@ class Answerer:
 
     async def _read(self, nursery: trio.Nursery) -> None:
         reader = FrameReader(self._limits.request_bytes)
-        while data := await self._stream.receive():
-            reader.feed(data)
-            for request_id, payload in reader.frames():
-                await self._slots.acquire()
-                nursery.start_soon(self._answer, request_id, payload, nursery.cancel_scope)
+        while await self._read_some(reader, nursery):
+            pass
+
+    async def _read_some(self, reader: FrameReader, nursery: trio.Nursery) -> bool:
+        data = await self._stream.receive()
+        reader.feed(data)
+        for request_id, payload in reader.frames():
+            await self._slots.acquire()
+            nursery.start_soon(self._answer, request_id, payload, nursery.cancel_scope)
+        return bool(data)
 
     async def _answer(self, request_id: int, payload: bytes, scope: trio.CancelScope) -> None:
         try:

@@ -115,7 +115,9 @@ class Simulation:
         self._fingerprint = plan.workload.fingerprint.digest()
         self._agenda = Agenda()
         self._wires = Wires(scenario.network, scenario.seed)
-        self.population = Population(scenario, plan.workload, self._agenda, self._wires)
+        self.population = Population(
+            scenario, plan.workload, self._queries, agenda=self._agenda, wires=self._wires
+        )
         self._arrivals = random.Random(f"arrivals {scenario.seed}")
         self._exploration = random.Random(f"exploration {scenario.seed}")
         self._due = 0

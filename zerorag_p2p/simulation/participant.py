@@ -50,11 +50,14 @@ class Advertiser:
     Args:
         table: The documents; each is coded once, whoever advertises it.
         bits: Bits a dimension of an advertised vector.
+
+    Attributes:
+        coded: float32 [n, d], the documents' vectors as receivers of advertisements hold them.
     """
 
     def __init__(self, table: DocumentTable, bits: int) -> None:
         self._bits = bits
-        self._coded = self._code(table.vectors)
+        self.coded = self._code(table.vectors)
         self._numbers = {hash_prefix(item): number for number, item in enumerate(table.hashes)}
 
     def advertisement_of(self, owner: Participant) -> HeldAdvertisement:
@@ -75,7 +78,7 @@ class Advertiser:
     def _received(self, vectors: Vector, documents: tuple[HashPrefix | None, ...]) -> Vector:
         if any(document is None for document in documents):
             return self._code(vectors)
-        return self._coded[[self._numbers[item] for item in documents if item is not None]]
+        return self.coded[[self._numbers[item] for item in documents if item is not None]]
 
     def _code(self, vectors: Vector) -> Vector:
         packed, factors = encode_codes(vectors, self._bits)

@@ -46,6 +46,12 @@ class VectorPool:
         vector: Vector = self._matrix[number]
         return vector
 
+    def prepare(self, embeddings: Vector) -> None:
+        """Compute the products of every vector with all `embeddings` [m, d] in one go."""
+        size = len(self._numbers)
+        for embedding, row in zip(embeddings, embeddings @ self._matrix[:size].T, strict=True):
+            self._products[embedding.tobytes()] = row
+
     def products(self, embedding: Vector) -> NDArray[np.float32]:
         """Products of every vector with `embedding` [d], by number; computed once."""
         key = embedding.tobytes()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, overload
 
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.model import PeerId, SharingTerms
+from zerorag_p2p.model import PeerId, SharingTerms, Vector
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.routing.adverts import HeldAdvertisement
@@ -31,6 +32,29 @@ COLLECTION: Final = "documents"
 TERMS: Final = SharingTerms(copy=True, reshare=True)
 
 
+class _Draw(Sequence[PeerId]):
+    """Peers that are drawn only if somebody looks: most walks never explore."""
+
+    def __init__(self, draw: Callable[[], list[PeerId]]) -> None:
+        self._draw = draw
+
+    @functools.cached_property
+    def _drawn(self) -> list[PeerId]:
+        return self._draw()
+
+    @overload
+    def __getitem__(self, index: int) -> PeerId: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PeerId]: ...
+
+    def __getitem__(self, index: int | slice) -> PeerId | Sequence[PeerId]:
+        return self._drawn[index]
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+
 class Population:
     """Peers and what they know of each other apart from questions.
 
@@ -38,10 +62,23 @@ class Population:
         table: The documents that there are.
         places: For every place of the workload the peer that fills it, up or not.
         up: Number of peers that are up.
+
+    Args:
+        scenario: Routing, network and seed.
+        workload: Who holds what at first.
+        queries: float32 [m, d], the questions as transmitted.
+        agenda: Virtual time.
+        wires: What carries advertisements.
     """
 
     def __init__(
-        self, scenario: Scenario, workload: Workload, agenda: Agenda, wires: Wires
+        self,
+        scenario: Scenario,
+        workload: Workload,
+        queries: Vector,
+        *,
+        agenda: Agenda,
+        wires: Wires,
     ) -> None:
         self.table = DocumentTable(workload)
         self.up = 0
@@ -50,9 +87,12 @@ class Population:
         self._agenda = agenda
         self._wires = wires
         self._randomness = random.Random(f"population {scenario.seed}")
-        self._pool = VectorPool(workload.fingerprint.dimension)
         self._fingerprint = workload.fingerprint.digest()
         self._advertiser = Advertiser(self.table, scenario.routing.advertisement_bits)
+        self._pool = VectorPool(workload.fingerprint.dimension)
+        for vector in (*self._advertiser.coded, *queries):
+            self._pool.number(vector)
+        self._pool.prepare(queries)
         self._holders = [0] * len(workload.documents)
         self._by_peer: dict[PeerId, Participant] = {}
         # Members as far as failure detectors know: a crashed peer stays in until it is detected.
@@ -69,9 +109,9 @@ class Population:
         """The participant behind a peer id, up or not."""
         return self._by_peer[peer]
 
-    def some_members(self, count: int) -> list[PeerId]:
-        """Members drawn at random, all of them if there are no more than `count`."""
-        return self._randomness.sample(self._members, min(count, len(self._members)))
+    def some_members(self, count: int) -> Sequence[PeerId]:
+        """Members drawn at random when first looked at, all if there are no more than `count`."""
+        return _Draw(lambda: self._randomness.sample(self._members, min(count, len(self._members))))
 
     def remote_holders(self, document: int, asker: Participant) -> int:
         """Number of peers that are up and hold a document, `asker` not counted."""
@@ -101,7 +141,7 @@ class Population:
             self._scenario.routing,
             fingerprint=self._fingerprint,
             dimension=self._workload.fingerprint.dimension,
-            record_of=str.encode,
+            record_of=str.encode,  # any bytes will do: nobody is dialled
             make_rows=self._pool.rows,
         )
         participant = Participant(place, identity, holdings, peer, offset)

@@ -10,7 +10,7 @@ from typing import Final
 from zerorag_p2p.config import MEMBERSHIP_LIFETIME_S
 from zerorag_p2p.identity.enrolment import create_roster
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.identity.roster import Member, Roster
+from zerorag_p2p.identity.roster import Member, Roster, sign_roster
 from zerorag_p2p.model import Fingerprint
 
 #: Memberships and the roster begin so long before the testnet, so that a clock set back finds them.
@@ -23,22 +23,25 @@ def seeded_identity(seed: int, name: str) -> Identity:
 
 
 class Authority:
-    """Decides who belongs to a testnet. Its rosters are shared, not signed and sent around.
+    """Decides who belongs to a testnet.
 
     Attributes:
-        roster: The present version.
+        roster: The present version, shared by the nodes of the process.
+        signed: The same as it is sent around.
     """
 
     def __init__(self, consortium: str, fingerprint: Fingerprint, *, seed: int, now: float) -> None:
         self._now = now
+        self._identity = seeded_identity(seed, "authority")
         self.roster: Roster = create_roster(
             consortium,
-            (seeded_identity(seed, "authority").peer_id,),
+            (self._identity.peer_id,),
             fingerprints=(fingerprint,),
             now=now - _BACKDATED_S,
         )
+        self.signed = sign_roster(self.roster, self._identity)
 
-    def admit(self, members: Iterable[tuple[Identity, str, tuple[str, ...]]]) -> Roster:
+    def admit(self, members: Iterable[tuple[Identity, str, tuple[str, ...]]]) -> None:
         """Make the next version of the roster, with new members.
 
         Args:
@@ -59,4 +62,4 @@ class Authority:
         self.roster = replace(
             self.roster, version=self.roster.version + 1, members=tuple(everyone)
         )
-        return self.roster
+        self.signed = sign_roster(self.roster, self._identity)

@@ -182,7 +182,7 @@ def _config(scenario: Scenario) -> NodeConfig:
         query_timeout_s=2 * model.timeout_s * scenario.routing.contact_budget,
         maintenance_interval_s=2.0,
         advertisement_refresh_s=refresh_s,
-        stream_idle_s=1.5 * refresh_s,
+        connection_idle_s=1.5 * refresh_s,
         departed_after_s=model.detection_s,
         max_connections=len(CONFIG.network.listen) + 2 * scenario.peers,
     )

@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import trio
@@ -29,6 +30,7 @@ from zerorag_p2p.model import PeerId, Vector
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.network import Network
+from zerorag_p2p.node.outgoing import open_advertisement
 from zerorag_p2p.node.reports import QueryReport
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.testnet.authority import Authority, seeded_identity
@@ -51,8 +53,8 @@ _DOCUMENT_AGE_S: Final = 3_600.0
 #: Unix time at which virtual time begins, so that runs can be compared.
 VIRTUAL_EPOCH: Final = 1_750_000_000.0
 
-#: Deadlines for peers that are milliseconds apart. Neighbours keep their connections, because
-#: their advertisements are asked for before a stream goes idle; others lose them soon.
+#: Deadlines for peers that are milliseconds apart. Streams go soon: each costs memory at both
+#: ends. Connections stay for as long as a neighbour's advertisement takes to be asked for again.
 CONFIG: Final = NodeConfig(
     network=NetworkConfig(
         dial_timeout_s=1.0,
@@ -60,8 +62,8 @@ CONFIG: Final = NodeConfig(
         query_timeout_s=10.0,
         maintenance_interval_s=1.0,
         advertisement_refresh_s=20.0,
-        stream_idle_s=30.0,
-        connection_idle_s=10.0,
+        stream_idle_s=2.0,
+        connection_idle_s=30.0,
         departed_after_s=10.0,
     )
 )
@@ -158,6 +160,10 @@ class Testnet:
         self._by_peer: dict[PeerId, TestnetNode] = {}
         self._query_numbers: dict[str, int] = {}
         self._partitioned = False
+        # Nodes verify and decode each other's advertisements once for all of them.
+        self._open_advertisement = lru_cache(maxsize=2 * len(workload.holdings))(
+            open_advertisement
+        )
         self._epoch = 0.0
         self._authority: Authority
         self._nursery: trio.Nursery
@@ -235,12 +241,11 @@ class Testnet:
             index = first + number
             organisation = names[number] if number < len(names) else f"Hospital {index}"
             new.append(self._enrol(f"p{index}", organisation, documents))
-        roster = self._authority.admit(
-            (node.identity, node.organisation, (node.address,)) for node in new
-        )
+        authority = self._authority
+        authority.admit((node.identity, node.organisation, (node.address,)) for node in new)
         for node in self.nodes.values():
             if node.core is not None:
-                node.core.directory.replace_roster(roster)
+                await node.core.replace_roster(authority.roster, authority.signed)
         for node in new:
             self.nodes[node.name] = node
             self._by_peer[node.peer_id] = node
@@ -284,7 +289,8 @@ class Testnet:
             node._ended.set()
 
     def _make_core(self, node: TestnetNode) -> NodeCore:
-        directory = Directory(node.peer_id, self._authority.roster)
+        authority = self._authority
+        directory = Directory(node.peer_id, authority.roster, authority.signed)
 
         def clock() -> float:
             return self.now() + node.clock_skew_s
@@ -304,6 +310,7 @@ class Testnet:
             bootstrap=(),
             clock=clock,
             randomness=random.Random(f"{self.seed} {node.name}"),
+            open_advertisement=self._open_advertisement,
         )
 
     def _make_network(self, node: TestnetNode, gate: Callable[[PeerId], bool]) -> Network:

@@ -9,11 +9,12 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.screen import Screen
+from textual.widgets import Static
 
 from zerorag_p2p.config import TOP_REDRAW_S
 from zerorag_p2p.tui.columns import Column
+from zerorag_p2p.tui.key_line import KeyLine
 from zerorag_p2p.tui.line_view import LineView
 from zerorag_p2p.tui.query_log import AnsweredQuery, AskedQuery
 from zerorag_p2p.tui.row_table import RowTable
@@ -23,7 +24,7 @@ from zerorag_p2p.tui.walk_drawing import draw
 from zerorag_p2p.wording import printable
 
 _HELP: Final = (
-    ("1 ... 6", "go to a tab; also Tab and the mouse"),
+    ("1 ... 6", "go to a tab; a click does, too"),
     ("↑ ↓ PgUp PgDn", "move; also j, k, Home and End"),
     ("Enter", "everything about the row; of a query, its walk"),
     ("f", "follow the query: the newest step stays in view"),
@@ -37,11 +38,11 @@ _HELP: Final = (
 _ABOUT: Final = (
     "The window shows; it changes nothing. Figures are asked for every second, events come as they "
     "happen. Every figure is also printed by a command: zerorag status, neighbors, peers, memory, "
-    "docs list, refusals and events, each with --json."
+    "docs stats, refusals and events, each with --json."
 )
 
 
-class _Sheet(ModalScreen[None]):
+class _Sheet(Screen[None]):
     """A screen with a title over lines of text."""
 
     DEFAULT_CSS = """
@@ -55,6 +56,8 @@ class _Sheet(ModalScreen[None]):
         Binding("q", "app.quit", "Quit"),
     ]
 
+    KEYS: ClassVar[Sequence[tuple[str, str]]] = (("Esc", "Back"), ("q", "Quit"))
+
     def __init__(self, title: str) -> None:
         super().__init__()
         self._title = title
@@ -64,7 +67,7 @@ class _Sheet(ModalScreen[None]):
         with Vertical():
             yield Static(Text(self._title), classes="title")
             yield LineView()
-            yield Footer(show_command_palette=False)
+            yield KeyLine()
 
     def lines(self) -> list[Text]:
         """What is shown."""
@@ -72,6 +75,7 @@ class _Sheet(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Show the lines."""
+        self.query_one(KeyLine).show(self.KEYS)
         self.call_after_refresh(self.update)
 
     def update(self, *, to_end: bool = False) -> None:
@@ -114,6 +118,8 @@ class QueryScreen(_Sheet):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow")]
 
+    KEYS: ClassVar[Sequence[tuple[str, str]]] = (("Esc", "Back"), ("f", "Follow"), ("q", "Quit"))
+
     def __init__(self, query: AskedQuery | AnsweredQuery, *, follow: bool) -> None:
         super().__init__("Query")
         self._query = query
@@ -146,7 +152,7 @@ class QueryScreen(_Sheet):
         self.query_one(".title", Static).update(Text(title))
 
 
-class NodesScreen(ModalScreen[str | None]):
+class NodesScreen(Screen[str | None]):
     """Chooses the node to watch; dismissed with its name."""
 
     DEFAULT_CSS = """
@@ -182,10 +188,11 @@ class NodesScreen(ModalScreen[str | None]):
                 clock=self._clock,
                 empty="no node",
             )
-            yield Footer(show_command_palette=False)
+            yield KeyLine()
 
     def on_mount(self) -> None:
         """Show the nodes."""
+        self.query_one(KeyLine).show((("Enter", "Choose"), ("Esc", "Back"), ("q", "Quit")))
         self.query_one(RowTable).show(self._names)
 
     def on_row_table_chosen(self, message: RowTable.Chosen) -> None:

@@ -120,11 +120,11 @@ def _negative(*names: str) -> Callable[[Json], Any]:
 
 
 def _state_style(row: Json) -> str:
-    return _STATE_STYLES.get(row["state"], "")
+    return _STATE_STYLES.get(row.get("state", ""), "")
 
 
 def _detector_style(row: Json) -> str:
-    return _STATE_STYLES.get(row["detector"], "")
+    return _STATE_STYLES.get(row.get("detector", ""), "")
 
 
 _ORGANISATION = Column("organisation", 16, _text("organisation"), grows=True)

@@ -15,10 +15,11 @@ from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
+from textual.widgets import Input, Static, TabbedContent, TabPane
 
 from zerorag_p2p.config import TOP_REDRAW_S, TOP_REFRESH_S
 from zerorag_p2p.errors import ZeroRagError
+from zerorag_p2p.tui.key_line import KeyLine
 from zerorag_p2p.tui.query_log import QueryLog
 from zerorag_p2p.tui.row_table import RowTable
 from zerorag_p2p.tui.screens import DetailScreen, HelpScreen, NodesScreen, QueryScreen
@@ -80,6 +81,7 @@ class TopScreen(Screen[None]):
         self._field = Input(
             placeholder="show only rows that contain ...", id="filter", compact=True
         )
+        self._keys = KeyLine()
         self._sources = nodes
         self._clock = clock
         self._throughput = Throughput()
@@ -96,7 +98,7 @@ class TopScreen(Screen[None]):
                 with TabPane(f"{number} {tab.title}", id=tab.id):
                     yield self._tables[tab.id]
         yield self._field
-        yield Footer(show_command_palette=False)
+        yield self._keys
 
     def on_mount(self) -> None:
         """Begin to watch the first node."""
@@ -211,11 +213,21 @@ class TopScreen(Screen[None]):
         """Fill the tab at once; the filter stays with its table."""
         del event
         self._wanted.set()
-        self.refresh_bindings()  # "f" is a key of one tab only.
+        self._show_keys()
         self._drawn = -1
         self._draw_queries()
         self._show_filter(self._table.words)
         self._table.focus()
+
+    def _show_keys(self) -> None:
+        follow = [("f", "Follow")] if self._tab is QUERIES else []
+        nodes = [("n", "Node")] if len(self._sources) > 1 else []
+        self._keys.show(
+            [
+                *(("1-6", "Tab"), ("Enter", "Detail"), *follow, ("s", "Sort"), ("/", "Filter")),
+                *(*nodes, ("?", "Help"), ("q", "Quit")),
+            ]
+        )
 
     # The filter.
 
@@ -275,22 +287,14 @@ class TopScreen(Screen[None]):
             if name is not None and name != self.node:
                 self.watch_node(name)
 
-        self.app.push_screen(NodesScreen(list(self._sources), self._clock), chosen)
+        if len(self._sources) > 1:
+            self.app.push_screen(NodesScreen(list(self._sources), self._clock), chosen)
 
     def action_step_node(self, by: int) -> None:
         """Go to the next node, or the one before."""
         names = list(self._sources)
         if len(names) > 1:
             self.watch_node(names[(names.index(self.node) + by) % len(names)])
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out keys that mean nothing here."""
-        del parameters
-        if action == "follow":
-            return self._tab is QUERIES
-        if action in {"nodes", "step_node"}:
-            return len(self._sources) > 1
-        return True
 
     def on_key(self, event: events.Key) -> None:
         """Escape leaves the filter's field, which keeps other keys to itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zerorag_p2p.workloads.outcome import (
     QueryOutcome,
@@ -18,14 +18,17 @@ from zerorag_p2p.workloads.scenario import Scenario
 
 Json: TypeAlias = dict[str, Any]
 
+#: Metrics given by batch, of which there are hundreds.
+_SERIES: Final = ("queries", "hit_rate", "requests_to_target", "random_order_hit_rate")
+
 
 def make_result(
     scenario: Scenario, plan: Plan, outcomes: Sequence[QueryOutcome], *, system: str
 ) -> Json:
     """The result of one run, apart from when, where and by whom it was run.
 
-    Beside the overall metrics and those by tenth of the run there are those by batch
-    (`by_batch`); where documents are introduced, the questions about them and all `others` are
+    Beside the overall metrics and those by tenth of the run there are some by batch (`by_batch`);
+    where documents are introduced, the questions about them and all `others` are
     also counted apart.
 
     Args:
@@ -45,20 +48,25 @@ def make_result(
         "statistics": plan.workload.statistics,
         "metrics": measure(outcomes),
         "by_tenth": measure_by_tenth(outcomes, events),
-        "by_batch": measure_by_batch(outcomes, events, scenario.batch),
+        "by_batch": _series(outcomes, events, scenario.batch, _SERIES),
     }
     if plan.introduced:
         for key, wanted in (("introduced", True), ("others", False)):
             chosen = [outcome for outcome in outcomes if outcome.introduced is wanted]
-            by_batch = measure_by_batch(chosen, events, scenario.batch)
             result[key] = {
                 "metrics": measure(chosen),
-                "by_batch": [
-                    {name: batch[name] for name in ("queries", "hit_rate") if name in batch}
-                    for batch in by_batch
-                ],
+                "by_batch": _series(chosen, events, scenario.batch, _SERIES[:2]),
             }
     return result
+
+
+def _series(
+    outcomes: Sequence[QueryOutcome], events: int, batch: int, names: Sequence[str]
+) -> list[dict[str, float]]:
+    return [
+        {name: metrics[name] for name in names if name in metrics}
+        for metrics in measure_by_batch(outcomes, events, batch)
+    ]
 
 
 def _settings(scenario: Scenario) -> Json:

@@ -1,0 +1,179 @@
+"""Gossip messages survive the wire, and no bytes raise anything but `DecodeError`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerorag_p2p.config import (
+    GOSSIP_ADVERTISEMENT_BYTES,
+    GOSSIP_LIMIT,
+    MAX_GOSSIP_AGE,
+    MAX_GOSSIP_ENTRIES,
+    MAX_GOSSIP_RECORDS,
+    MAX_GOSSIP_REVOCATIONS,
+    MAX_GOSSIP_UPDATES,
+    MAX_GOSSIP_WITHDRAWALS,
+    MAX_INTEGER,
+    RECORD_LIMIT,
+    REVOCATION_LIMIT,
+    WITHDRAWAL_LIMIT,
+)
+from zerorag_p2p.errors import DecodeError, UsageError
+from zerorag_p2p.identity.keys import peer_id_from_public_key
+from zerorag_p2p.model import ContentHash
+from zerorag_p2p.wire.gossip import (
+    Accusation,
+    Ack,
+    Entry,
+    Exchange,
+    GossipReply,
+    GossipRequest,
+    Nack,
+    News,
+    Ping,
+    PingRequest,
+    Revocation,
+    RosterReply,
+    RosterRequest,
+    Update,
+    Withdrawal,
+    decode_gossip,
+    decode_gossip_reply,
+    decode_revocation,
+    decode_withdrawal,
+    encode_gossip,
+    encode_gossip_reply,
+    encode_revocation,
+    encode_withdrawal,
+)
+
+VECTORS = Path(__file__).parents[2] / "protocols/gossip/vectors/valid.json"
+SAMPLES = [bytes.fromhex(vector["hex"]) for vector in json.loads(VECTORS.read_text())]
+
+peers = st.binary(min_size=32, max_size=32).map(peer_id_from_public_key)
+objects = st.lists(st.binary(min_size=1, max_size=40), max_size=4, unique=True).map(tuple)
+updates = st.lists(
+    st.builds(
+        Update, peers, st.sampled_from(Accusation), st.integers(min_value=0, max_value=MAX_INTEGER)
+    ),
+    max_size=4,
+    unique_by=lambda update: update.peer,
+).map(tuple)
+news = st.builds(
+    News,
+    roster_version=st.none() | st.integers(0, MAX_INTEGER),
+    records=objects,
+    updates=updates,
+    revocations=objects,
+    advertisements=objects,
+    withdrawals=objects,
+)
+exchanges = st.builds(
+    Exchange,
+    st.lists(
+        st.builds(Entry, st.binary(min_size=1, max_size=40), st.integers(0, MAX_GOSSIP_AGE)),
+        max_size=6,
+        unique_by=lambda entry: entry.record,
+    ).map(tuple),
+    news,
+)
+requests = (
+    exchanges
+    | st.builds(Ping, news)
+    | st.builds(PingRequest, peers, st.integers(1, 3_600_000), news)
+    | st.builds(RosterRequest, st.integers(0, MAX_INTEGER))
+)
+
+
+@given(requests)
+def test_requests_come_back(request: GossipRequest) -> None:
+    assert decode_gossip(encode_gossip(request)) == request
+
+
+@given(
+    st.tuples(st.just(Exchange(())), exchanges)
+    | st.tuples(st.just(Ping()), st.builds(Ack, news))
+    | st.tuples(peers.map(lambda peer: PingRequest(peer, 1)), st.builds(Nack, news))
+    | st.tuples(
+        st.just(RosterRequest(1)),
+        st.builds(RosterReply, st.none() | st.binary(min_size=1, max_size=40)),
+    )
+)
+def test_replies_come_back(exchange: tuple[GossipRequest, GossipReply]) -> None:
+    asked, reply = exchange
+    assert decode_gossip_reply(encode_gossip_reply(reply), asked=asked) == reply
+
+
+@given(
+    st.sampled_from(SAMPLES),
+    st.lists(st.tuples(st.integers(0, 4_096), st.integers(0, 255)), max_size=4),
+    st.integers(0, 4_096),
+)
+def test_altered_messages(data: bytes, changes: list[tuple[int, int]], cut: int) -> None:
+    changed = bytearray(data)
+    for place, value in changes:
+        changed[place % len(changed)] = value
+    for message in (bytes(changed), bytes(changed[: cut % len(changed)])):
+        for decode in (decode_gossip, decode_revocation, decode_withdrawal):
+            with contextlib.suppress(DecodeError):
+                decode(message)
+        for asked in (Exchange(()), Ping(), RosterRequest(1)):
+            with contextlib.suppress(DecodeError):
+                decode_gossip_reply(message, asked=asked)
+
+
+def filled(count: int, size: int) -> tuple[bytes, ...]:
+    return tuple(number.to_bytes(2, "big") + bytes(size - 2) for number in range(count))
+
+
+def test_the_fullest_message_fits() -> None:
+    everybody = [peer_id_from_public_key(bytes([number]) * 32) for number in range(64)]
+    news = News(
+        roster_version=MAX_INTEGER,
+        records=filled(MAX_GOSSIP_RECORDS, RECORD_LIMIT),
+        updates=tuple(
+            Update(peer, Accusation.SUSPECT, MAX_INTEGER) for peer in everybody[:MAX_GOSSIP_UPDATES]
+        ),
+        revocations=filled(MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
+        advertisements=filled(2, GOSSIP_ADVERTISEMENT_BYTES // 2),
+        withdrawals=filled(MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
+    )
+    entries = tuple(
+        Entry(record, MAX_GOSSIP_AGE) for record in filled(MAX_GOSSIP_ENTRIES, RECORD_LIMIT)
+    )
+    data = encode_gossip(Exchange(entries, news))
+    assert len(data) <= GOSSIP_LIMIT
+    assert decode_gossip(data) == Exchange(entries, news)
+
+
+def test_advertisements_are_bounded_together() -> None:
+    news = News(advertisements=filled(3, GOSSIP_ADVERTISEMENT_BYTES // 2))
+    with pytest.raises(DecodeError, match="bytes together"):
+        decode_gossip(encode_gossip(Ping(news)))
+
+
+@given(
+    peers,
+    st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=32, unique=True),
+    st.integers(0, MAX_INTEGER),
+)
+def test_withdrawals_come_back(peer: str, hashes: list[bytes], issued_at: int) -> None:
+    documents = tuple(ContentHash(item.hex()) for item in hashes)
+    withdrawal = Withdrawal(owner=peer, documents=documents, issued_at=issued_at)
+    assert decode_withdrawal(encode_withdrawal(withdrawal)) == withdrawal
+
+
+def test_nobody_signs_what_everybody_would_refuse() -> None:
+    peer = peer_id_from_public_key(bytes(32))
+    good = Revocation(consortium="sample", peer=peer, date=1, reason="left")
+    assert decode_revocation(encode_revocation(good)) == good
+    with pytest.raises(UsageError, match="cannot be printed"):
+        encode_revocation(Revocation(consortium="sample", peer=peer, date=1, reason="a\nb"))
+    with pytest.raises(UsageError, match="0 items"):
+        encode_withdrawal(Withdrawal(owner=peer, documents=(), issued_at=1))

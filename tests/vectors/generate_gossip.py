@@ -1,0 +1,294 @@
+"""Writes the vectors of protocols/gossip.
+
+    python -m tests.vectors.generate_gossip
+
+The output depends on nothing but this file and the code. Vectors of a published version stay as
+they are: a run that changes one shows a breaking change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.vectors.generate_wire import (
+    ALICE,
+    BOB,
+    CAROL,
+    HASH,
+    NOW,
+    OTHER_HASH,
+    PROTOCOLS,
+    RECORD,
+    describe,
+    render,
+    without,
+)
+from zerorag_p2p import cbor
+from zerorag_p2p.identity.envelope import Domain, seal
+from zerorag_p2p.identity.records import sign_record
+from zerorag_p2p.wire.gossip import (
+    Exchange,
+    Ping,
+    PingRequest,
+    RosterRequest,
+    decode_gossip,
+    decode_gossip_reply,
+    decode_revocation,
+    decode_withdrawal,
+)
+
+OWN_RECORD = sign_record(ALICE, ["/ip4/192.0.2.1/tcp/4001"], NOW)
+
+#: What a reply answers, by the vector's `asked`.
+ASKED = {
+    "exchange": Exchange(()),
+    "ping": Ping(),
+    "ping-request": PingRequest(BOB.peer_id, 6_000),
+    "get-roster": RosterRequest(3),
+}
+
+DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Any]] = {
+    "gossip": lambda data, _: decode_gossip(data),
+    "gossip-reply": lambda data, vector: decode_gossip_reply(data, asked=ASKED[vector["asked"]]),
+    "revocation": lambda data, _: decode_revocation(data),
+    "withdrawal": lambda data, _: decode_withdrawal(data),
+}
+
+
+def build() -> dict[str, Any]:
+    """The content of every file, by its path under protocols/."""
+    return {
+        "gossip/vectors/valid.json": [
+            *(vector("gossip", name, fields) for name, fields in requests().items()),
+            *(
+                vector("gossip-reply", name, fields, asked=asked)
+                for name, (asked, fields) in replies().items()
+            ),
+            vector("revocation", "revocation", revocation()),
+            vector("withdrawal", "withdrawal", withdrawal()),
+            vector("withdrawal", "two documents", withdrawal(documents=[HASH, OTHER_HASH])),
+        ],
+        "gossip/vectors/invalid.json": [
+            *broken("gossip", invalid_requests()),
+            *broken("gossip-reply", invalid_exchange_replies(), asked="exchange"),
+            *broken("gossip-reply", invalid_ping_replies(), asked="ping"),
+            *broken("gossip-reply", invalid_rosters(), asked="get-roster"),
+            *broken("revocation", invalid_revocations()),
+            *broken("withdrawal", invalid_withdrawals()),
+        ],
+    }
+
+
+def vector(message: str, name: str, fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    made = {"name": name, "message": message, **more, "hex": cbor.encode(fields).hex()}
+    return made | {"value": describe(DECODERS[message](bytes.fromhex(made["hex"]), made))}
+
+
+def broken(
+    message: str, cases: dict[str, tuple[dict[str, Any] | bytes, str]], **more: Any
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "message": message,
+            **more,
+            "hex": (content if isinstance(content, bytes) else cbor.encode(content)).hex(),
+            "reason": reason,
+        }
+        for name, (content, reason) in cases.items()
+    ]
+
+
+# Messages.
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    return {"record": RECORD, "age": 3} | fields
+
+
+def update(**fields: Any) -> dict[str, Any]:
+    return {"peer": CAROL.peer_id, "state": "suspect", "incarnation": NOW} | fields
+
+
+def exchange(*entries: Any, **fields: Any) -> dict[str, Any]:
+    return {"type": "exchange", "entries": list(entries)} | fields
+
+
+def ping(**news: Any) -> dict[str, Any]:
+    return {"type": "ping", "news": news}
+
+
+def ping_request(**fields: Any) -> dict[str, Any]:
+    return {"type": "ping-request", "target": CAROL.peer_id, "deadline-ms": 6_000} | fields
+
+
+def revocation(**fields: Any) -> dict[str, Any]:
+    return {
+        "consortium": "sample",
+        "peer": CAROL.peer_id,
+        "date": NOW,
+        "reason": "the key was stolen",
+    } | fields
+
+
+def withdrawal(**fields: Any) -> dict[str, Any]:
+    return {"owner": BOB.peer_id, "documents": [HASH], "issued-at": NOW} | fields
+
+
+OWN_ENTRY = entry(record=OWN_RECORD, age=0)
+SEALED_REVOCATION = seal(ALICE, Domain.REVOCATION, cbor.encode(revocation()))
+SEALED_WITHDRAWAL = seal(BOB, Domain.WITHDRAWAL, cbor.encode(withdrawal()))
+
+
+def requests() -> dict[str, dict[str, Any]]:
+    everything = {
+        "roster-version": 4,
+        "records": [RECORD],
+        "updates": [update(), update(peer=BOB.peer_id, state="dead", incarnation=7)],
+        "revocations": [SEALED_REVOCATION],
+        "advertisements": [b"sealed advertisement"],
+        "withdrawals": [SEALED_WITHDRAWAL],
+    }
+    return {
+        "exchange": exchange(OWN_ENTRY, entry(), news={"roster-version": 4}),
+        "first exchange": exchange(OWN_ENTRY),
+        "exchange without entries": exchange(),
+        "oldest entry": exchange(entry(age=65_535)),
+        "ping": {"type": "ping"},
+        "ping of a suspect": ping(records=[RECORD], updates=[update(peer=BOB.peer_id)]),
+        "all kinds of news": ping(**everything),
+        "ping request": ping_request(),
+        "ping request with news": ping_request(news={"updates": [update()]}),
+        "get roster": {"type": "get-roster", "known-version": 3},
+        "extension": {"type": "ping", "x-note": "ignored", "news": {"x-note": "ignored"}},
+    }
+
+
+def replies() -> dict[str, tuple[str, dict[str, Any]]]:
+    return {
+        "entries": ("exchange", {"type": "entries", "entries": [entry(age=0)]}),
+        "exchange too soon": (
+            "exchange",
+            {
+                "type": "refusal",
+                "code": "rate-limited",
+                "reason": "one view exchange in 2.5 s is enough",
+                "retry-after-s": 3,
+            },
+        ),
+        "ack": ("ping", {"type": "ack"}),
+        "ack that refutes": ("ping", {"type": "ack", "news": {"records": [RECORD]}}),
+        "helper reached the target": ("ping-request", {"type": "ack"}),
+        "helper did not": ("ping-request", {"type": "nack", "news": {"roster-version": 4}}),
+        "roster": ("get-roster", {"type": "roster", "roster": b"signed roster"}),
+        "roster unchanged": ("get-roster", {"type": "unchanged"}),
+    }
+
+
+def invalid_requests() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    data = cbor.encode(exchange(OWN_ENTRY))
+    many = [bytes([number]) for number in range(33)]
+    return {
+        "empty": (b"", "malformed CBOR"),
+        "cut short": (data[:-1], "malformed CBOR"),
+        "trailing byte": (data + b"\x00", "bytes follow it"),
+        "no type": (without(exchange(OWN_ENTRY), "type"), "'type' is missing"),
+        "type of a reply": ({"type": "ack"}, "'type' is not"),
+        "unknown key": (exchange(OWN_ENTRY, note=""), "unknown keys"),
+        "no entries": ({"type": "exchange"}, "'entries' is missing"),
+        "65 entries": (
+            exchange(*(entry(record=bytes([number])) for number in range(65))),
+            "has 65 items",
+        ),
+        "entry twice": (exchange(entry(), entry(age=4)), "lists something twice"),
+        "entry without an age": (exchange(without(entry(), "age")), "'age' is missing"),
+        "entry too old": (exchange(entry(age=65_536)), "between 0 and 65535"),
+        "negative age": (exchange(entry(age=-1)), "between 0 and 65535"),
+        "record too long": (exchange(entry(record=bytes(4_097))), "1 to 4096 bytes"),
+        "entry with more": (exchange(entry(address="/ip4/192.0.2.9")), "unknown keys"),
+        "news that is no map": ({"type": "ping", "news": []}, "expected a map"),
+        "unknown news": (ping(weather="fine"), "unknown keys"),
+        "empty list": (ping(records=[]), "has 0 items"),
+        "33 records": (ping(records=many), "has 33 items"),
+        "record twice": (ping(records=[RECORD, RECORD]), "lists something twice"),
+        "65 updates": (ping(updates=[update()] * 65), "has 65 items"),
+        "two updates about one": (
+            ping(updates=[update(), update(state="dead")]),
+            "lists something twice",
+        ),
+        "update that says alive": (ping(updates=[update(state="alive")]), "'state' is not one of"),
+        "update about nobody": (ping(updates=[update(peer="carol")]), "peer id"),
+        "update without incarnation": (
+            ping(updates=[without(update(), "incarnation")]),
+            "'incarnation' is missing",
+        ),
+        "33 revocations": (ping(revocations=many), "has 33 items"),
+        "revocation too long": (ping(revocations=[bytes(2_049)]), "1 to 2048 bytes"),
+        "withdrawal too long": (ping(withdrawals=[bytes(2_049)]), "1 to 2048 bytes"),
+        "ping request without a target": (without(ping_request(), "target"), "'target' is missing"),
+        "ping request without a deadline": (
+            without(ping_request(), "deadline-ms"),
+            "'deadline-ms' is missing",
+        ),
+        "get roster without a version": ({"type": "get-roster"}, "'known-version' is missing"),
+        "get roster with news": (
+            {"type": "get-roster", "known-version": 3, "news": {}},
+            "unknown keys",
+        ),
+    }
+
+
+def invalid_exchange_replies() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    return {
+        "ack to an exchange": ({"type": "ack"}, "'type' is not"),
+        "exchange as its own reply": (exchange(OWN_ENTRY), "'type' is not"),
+        "reply without entries": ({"type": "entries"}, "'entries' is missing"),
+    }
+
+
+def invalid_ping_replies() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    return {
+        "nack to a ping": ({"type": "nack"}, "'type' is not"),
+        "ack with entries": ({"type": "ack", "entries": []}, "unknown keys"),
+        "refusal without a code": ({"type": "refusal", "reason": ""}, "'code' is missing"),
+    }
+
+
+def invalid_rosters() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    return {
+        "empty roster": ({"type": "roster", "roster": b""}, "1 to 4194304 bytes"),
+        "roster as text": ({"type": "roster", "roster": "roster"}, "not a byte string"),
+        "unchanged with a roster": ({"type": "unchanged", "roster": b"r"}, "unknown keys"),
+    }
+
+
+def invalid_revocations() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    return {
+        "revocation without a reason": (revocation(reason=""), "1 to 512 bytes"),
+        "reason on two lines": (revocation(reason="stolen\nkey"), "cannot be printed"),
+        "revocation of nobody": (without(revocation(), "peer"), "'peer' is missing"),
+        "revocation in no consortium": (without(revocation(), "consortium"), "is missing"),
+        "revocation with more": (revocation(until=NOW), "unknown keys"),
+    }
+
+
+def invalid_withdrawals() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    return {
+        "withdrawal of nothing": (withdrawal(documents=[]), "has 0 items"),
+        "33 documents": (
+            withdrawal(documents=[bytes([number]) * 32 for number in range(33)]),
+            "has 33 items",
+        ),
+        "document twice": (withdrawal(documents=[HASH, HASH]), "lists something twice"),
+        "hash prefix": (withdrawal(documents=[HASH[:8]]), "32 to 32 bytes"),
+        "withdrawal by nobody": (without(withdrawal(), "owner"), "'owner' is missing"),
+        "withdrawal without a time": (without(withdrawal(), "issued-at"), "'issued-at' is missing"),
+    }
+
+
+if __name__ == "__main__":
+    for name, content in build().items():
+        path = PROTOCOLS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(content))
