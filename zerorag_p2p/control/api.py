@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import trio
 from fastapi import FastAPI, Query, Request
@@ -27,8 +28,9 @@ from zerorag_p2p.control.events import Emit, Event, EventStream
 from zerorag_p2p.control.purposes import parse_purpose
 from zerorag_p2p.errors import UsageError, ZeroRagError
 from zerorag_p2p.identity.keys import parse_peer_id
-from zerorag_p2p.model import View
-from zerorag_p2p.node.reports import QueryProgress, to_json
+from zerorag_p2p.model import PeerId, Purpose, View
+from zerorag_p2p.node.happenings import Observer
+from zerorag_p2p.node.reports import ProgressCallback, QueryProgress, QueryReport, to_json
 from zerorag_p2p.node.runtime import Node
 
 logger = logging.getLogger("zerorag.control")
@@ -76,10 +78,62 @@ class ShareBody(BaseModel):
     reshare: bool = False
 
 
+class Observed(Protocol):
+    """What is asked of any node, one of a testnet included; `node.runtime.Node` explains it."""
+
+    @property
+    def peer_id(self) -> PeerId:
+        """Its peer id."""
+
+    def status(self) -> dict[str, Any]:
+        """How it is."""
+
+    def peers(self) -> list[dict[str, Any]]:
+        """The members of its roster."""
+
+    def neighbors(self) -> list[dict[str, Any]]:
+        """Its neighbours."""
+
+    def memory(self) -> dict[str, Any]:
+        """Whose queries it remembers."""
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """The last refusals."""
+
+    def watching(self, observer: Observer) -> AbstractContextManager[None]:
+        """Tell `observer` what happens while the context is entered."""
+
+    async def query(
+        self,
+        text: str,
+        *,
+        k: int | None,
+        budget: int | None,
+        fanout: int | None,
+        timeout_s: float | None,
+        purpose: Purpose,
+        view: View,
+        user: str,
+        routing: str | None,
+        stopping: str | None,
+        remember: bool,
+        on_progress: ProgressCallback | None,
+    ) -> QueryReport:
+        """Ask the consortium."""
+
+
 def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
     """The application that serves `node`; it sets `shutdown` when asked to end the node."""
+    app = make_app("ZeroRAG P2P node")
+    serve_observed(app, node, shutdown)
+    _serve_library(app, node)
+    return app
+
+
+def make_app(title: str) -> FastAPI:
+    """An application without routes that answers errors as this interface does."""
     app = FastAPI(
-        title="ZeroRAG P2P node",
+        title=title,
         version=__version__,
         openapi_url="/v1/openapi.json",
         docs_url=None,  # The page would load scripts from elsewhere.
@@ -89,6 +143,11 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
     app.add_middleware(DefectBoundary)
     app.add_exception_handler(ZeroRagError, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
+    return app
+
+
+def serve_observed(app: FastAPI, node: Observed, shutdown: trio.Event) -> None:
+    """Add the routes that look at a node, ask through it, or end it."""
 
     @app.get("/v1/status")
     async def status() -> dict[str, Any]:
@@ -156,6 +215,17 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
             return {"event": "answer", "answer": to_json(report)}
 
         return EventStream(work)
+
+    @app.post("/v1/shutdown", status_code=202)
+    async def stop() -> dict[str, Any]:
+        """End the node, after this answer."""
+        logger.info("asked to end over the local interface")
+        shutdown.set()
+        return {"stopping": True}
+
+
+def _serve_library(app: FastAPI, node: Node) -> None:
+    """Add the routes for documents and for the roster."""
 
     @app.get("/v1/documents/{content_hash}")
     async def get_document(
@@ -225,15 +295,6 @@ def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
         """Take over a newer signed roster, sent as it is (application/cbor)."""
         roster = await node.import_roster(await request.body())
         return roster.to_json()
-
-    @app.post("/v1/shutdown", status_code=202)
-    async def stop() -> dict[str, Any]:
-        """End the node, after this answer."""
-        logger.info("asked to end over the local interface")
-        shutdown.set()
-        return {"stopping": True}
-
-    return app
 
 
 class DefectBoundary:

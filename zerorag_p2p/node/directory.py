@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from zerorag_p2p.errors import IntegrityError
 from zerorag_p2p.identity.records import PeerRecord, open_record
@@ -22,6 +22,8 @@ class Directory:
         self.roster = roster
         #: What a peer with an older roster is given; None where nobody may ask for it.
         self.signed_roster = signed_roster
+        #: Told of every record that is new.
+        self.on_learned: Callable[[bytes], None] = lambda _: None
         self._revoked: dict[PeerId, set[PeerId]] = {}
         self._signed: dict[PeerId, bytes] = {}
         self._records: dict[PeerId, PeerRecord] = {}
@@ -102,6 +104,7 @@ class Directory:
         if known is None or record.sequence > known.sequence:
             self._signed[peer] = signed_record
             self._records[peer] = record
+            self.on_learned(signed_record)
 
     def record(self, peer: PeerId) -> bytes | None:
         """The signed record of `peer`, if one is known."""

@@ -25,6 +25,7 @@ from zerorag_p2p.membership.events import (
     NoteSuspected,
     ObjectKind,
     ObjectPublished,
+    RecordReceived,
     RelayEnded,
     RelayPing,
     Reply,
@@ -102,6 +103,7 @@ class Gossip:
     def start(self) -> None:
         """Sign our record; our addresses have to be known by now."""
         self._handle(Started())
+        self._directory.on_learned = lambda record: self._handle(RecordReceived(record))
 
     async def run(self) -> None:
         """Take part in gossip until cancelled."""

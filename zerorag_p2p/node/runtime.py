@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import resource
 import secrets
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from zerorag_p2p.node.files import HomeLock, load_identity
 from zerorag_p2p.node.happenings import Observer
 from zerorag_p2p.node.libp2p_network import Libp2pNetwork
 from zerorag_p2p.node.network import Network
+from zerorag_p2p.node.process import process_figures
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, ProgressCallback, QueryReport
 from zerorag_p2p.node.signing import statement_signer
 from zerorag_p2p.node.state import STATE_LIMIT
@@ -325,12 +325,7 @@ class Node:
             "home": str(self.home.root),
             "uptime_s": round(self._clock() - self._started_at, 3),
             "library": asdict(self.library.stats()),
-            "process": {
-                "pid": os.getpid(),
-                "tasks": trio.lowlevel.current_statistics().tasks_living,
-                "descriptors": len(os.listdir("/proc/self/fd")),
-                "rss_bytes": _resident_bytes(),
-            },
+            "process": process_figures(),
         }
 
     def peers(self) -> list[dict[str, Any]]:
@@ -352,8 +347,3 @@ class Node:
     def watching(self, observer: Observer) -> AbstractContextManager[None]:
         """Tell `observer` of everything that happens while the context is entered."""
         return self.core.activity.watching(observer)
-
-
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()

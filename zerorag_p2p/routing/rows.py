@@ -52,7 +52,8 @@ class MatrixRows:
 
     def read(self, row: int) -> Vector:
         """See `Rows`."""
-        return self._matrix[row]
+        vector: Vector = self._matrix[row]
+        return vector
 
     def dot(self, embedding: Vector, size: int) -> NDArray[np.float32]:
         """See `Rows`."""

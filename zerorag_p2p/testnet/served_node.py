@@ -1,0 +1,137 @@
+"""The local interface of one node of a testnet, as `zerorag --home`, `zerorag top` and clients
+of applications expect it of a node.
+
+Documents and the roster come from memory, so what would change them is refused.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import trio
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from zerorag_p2p.control.api import make_app, serve_observed
+from zerorag_p2p.errors import LocalError, UsageError
+from zerorag_p2p.model import PeerId
+from zerorag_p2p.node.core import NodeCore
+from zerorag_p2p.node.happenings import Observer
+from zerorag_p2p.node.process import process_figures
+from zerorag_p2p.node.reports import QueryReport
+from zerorag_p2p.testnet.live import LiveTestnet
+from zerorag_p2p.testnet.testnet import TestnetNode
+
+
+class ServedNode:
+    """Implements `control.api.Observed` for a node of a testnet."""
+
+    def __init__(self, live: LiveTestnet, node: TestnetNode) -> None:
+        self._live = live
+        self._node = node
+        self._since = live.testnet.now()
+
+    def _core(self) -> NodeCore:
+        if self._node.core is None:
+            name = self._node.name
+            raise LocalError(f"{name} was killed; `zerorag testnet restart {name}` starts it again")
+        return self._node.core
+
+    @property
+    def peer_id(self) -> PeerId:
+        """Its peer id."""
+        return self._node.peer_id
+
+    def status(self) -> dict[str, Any]:
+        """How it is. Its process is the testnet's, shared with the other nodes."""
+        holdings = self._node.holdings
+        return {
+            **self._core().status(),
+            "home": f"testnet node {self._node.name}",
+            "uptime_s": round(self._live.testnet.now() - self._since, 3),
+            "library": {
+                "collections": len(holdings.collections()),
+                "sources": len(holdings),
+                "documents": len(holdings),
+            },
+            "process": process_figures(),
+        }
+
+    def peers(self) -> list[dict[str, Any]]:
+        """The members of its roster."""
+        return self._core().peers()
+
+    def neighbors(self) -> list[dict[str, Any]]:
+        """Its neighbours."""
+        return self._core().neighbors()
+
+    def memory(self) -> dict[str, Any]:
+        """Whose queries it remembers."""
+        return self._core().memory()
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """The last refusals."""
+        return self._core().refusals()
+
+    def watching(self, observer: Observer) -> AbstractContextManager[None]:
+        """Tell `observer` what happens while the context is entered."""
+        return self._core().activity.watching(observer)
+
+    async def query(self, text: str, **settings: Any) -> QueryReport:
+        """Ask the testnet."""
+        return await self._live.query(self._node.name, text, **settings)
+
+    def collections(self) -> list[dict[str, Any]]:
+        """Its collections, and how they are shared."""
+        holdings = self._node.holdings
+        rows = []
+        for name in holdings.collections():
+            count = len(holdings.vectors_to_advertise([name])[1])
+            sharing = holdings.sharing(name)
+            rows.append(
+                {
+                    "name": name,
+                    "sources": count,
+                    "documents": count,
+                    "sharing": sharing and sharing.to_json(),
+                }
+            )
+        return rows
+
+
+class NodeApp:
+    """The application of one node, made when it is first asked for anything."""
+
+    def __init__(self, live: LiveTestnet, node: TestnetNode, shutdown: trio.Event) -> None:
+        self._live = live
+        self._node = node
+        self._shutdown = shutdown
+        self._app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        if scope["type"] != "http":
+            return
+        if self._app is None:
+            self._app = build_node_app(ServedNode(self._live, self._node), self._shutdown)
+        await self._app(scope, receive, send)
+
+
+def build_node_app(node: ServedNode, shutdown: trio.Event) -> FastAPI:
+    """The application that serves one node; `shutdown` ends the whole testnet."""
+    app = make_app("ZeroRAG P2P testnet node")
+    serve_observed(app, node, shutdown)
+
+    @app.get("/v1/collections")
+    async def collections() -> dict[str, Any]:
+        """Its collections and how they are shared."""
+        return {"collections": node.collections()}
+
+    @app.api_route("/v1/{path:path}", methods=["GET", "POST", "DELETE"])
+    async def fixed(path: str) -> None:
+        """Nothing else: it would change what a testnet's node holds."""
+        del path
+        raise UsageError("documents and roster of a testnet's node are fixed when it starts")
+
+    return app
