@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,14 +82,15 @@ async def test_events_are_printed_until_the_node_ends(tmp_path: Path) -> None:
     assert "query-answered" in {event["event"] for event in events}
 
 
-async def test_without_textual_the_window_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = Lab(tmp_path, "memory", ["ann"])
-    for name in [name for name in sys.modules if name.startswith("zerorag_p2p.tui")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "textual", None)
-    monkeypatch.setitem(sys.modules, "textual.app", None)
-    result = await run("top", "--home", lab.homes["ann"].home.root)
-    assert result.exit_code == 2
+def test_without_textual_the_window_names_the_extra(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules['textual'] = None; from zerorag_p2p.cli.main import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, "top", "--home", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
     assert "zerorag-p2p[tui]" in result.stderr

@@ -13,6 +13,7 @@ from zerorag_p2p.cli.consortium import consortium
 from zerorag_p2p.cli.docs import docs
 from zerorag_p2p.cli.node import init, neighbors, node, peers, show_id, status, version
 from zerorag_p2p.cli.query import get, query, verify
+from zerorag_p2p.cli.testnet import testnet
 from zerorag_p2p.cli.top import top
 
 # Measured: with a thread a core, a search in 10,000 vectors took 8 ms instead of 1.6.
@@ -37,6 +38,7 @@ for _command in (
     *(init, show_id, consortium, docs, node, status, peers, neighbors),
     *(memory, refusals, events, top),
     *(query, get, verify, version),
+    testnet,
 ):
     cli.add_command(_command)
 

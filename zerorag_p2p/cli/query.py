@@ -109,7 +109,7 @@ def query(
     if as_json:
         output.print_json(answer)
     else:
-        _print_answer(answer, explain=explain)
+        print_answer(answer, explain=explain)
     _finish(answer)
 
 
@@ -190,7 +190,8 @@ def _progress(event: Json) -> str:
     )
 
 
-def _print_answer(answer: Json, *, explain: bool) -> None:
+def print_answer(answer: Json, *, explain: bool) -> None:
+    """Print an answer for people; with `explain` every contact and what led to it."""
     for number, document in enumerate(answer["documents"], start=1):
         _print_document(number, document)
     for document in answer["rejected"]:

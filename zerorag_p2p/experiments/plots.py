@@ -59,6 +59,27 @@ def plot_new_topic(result: Json, path: Path) -> None:
     _save(axes, path)
 
 
+def plot_scenario(result: Json, path: Path) -> None:
+    """Hit rate by batch of any scenario, a line a seed, with what happened on the way."""
+    runs: list[Json] = result.get("runs") or [{**result, "variant": f"seed {result['seed']}"}]
+    axes = _axes()
+    for run in runs:
+        _draw(axes, _rates(run["by_batch"], "hit_rate"), run["variant"])
+    expected = _rates(runs[0]["by_batch"], "random_order_hit_rate")
+    _draw(axes, expected, "random order, same budget", color="grey")
+    batches = len(runs[0]["by_batch"])
+    for entry in result["settings"]["timeline"]:
+        axes.axvline(entry["at"] * batches, color="firebrick", linestyle="--", linewidth=0.8)
+        axes.annotate(
+            entry["action"], (entry["at"] * batches, 0.02), rotation=90, fontsize="small"
+        )
+    axes.set_xlabel(f"batches of {result['settings']['batch']:,} questions")
+    axes.set_ylabel("hit rate")
+    axes.set_ylim(0.0, 1.02)
+    axes.set_title(_title(result, f"{result['name']}, {result['system']}"))
+    _save(axes, path)
+
+
 _PLOTS: Final = {"churn": plot_churn, "new-topic": plot_new_topic}
 
 

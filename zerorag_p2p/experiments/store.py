@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from zerorag_p2p.experiments.plots import plot
+from zerorag_p2p.experiments.plots import plot, plot_scenario
 from zerorag_p2p.workloads.results import Json
 
 
@@ -15,9 +15,23 @@ def store_result(result: Json, folder: Path) -> None:
     Raises:
         UsageError: matplotlib is not installed.
     """
+    _store(result, folder)
+    plot(result, folder / "figure.png")
+
+
+def store_scenario(result: Json, folder: Path) -> None:
+    """The same for what a testnet made of any scenario.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    _store(result, folder)
+    plot_scenario(result, folder / "figure.png")
+
+
+def _store(result: Json, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_text(encode_result(result), encoding="utf-8")
-    plot(result, folder / "figure.png")
 
 
 def encode_result(result: Json) -> str:

@@ -7,7 +7,6 @@ report = await node.query("Which dose for impaired renal function?")
 from __future__ import annotations
 
 import logging
-import os
 import random
 import secrets
 import time

@@ -59,7 +59,5 @@ class Authority:
             for identity, organisation, addresses in members
         ]
         everyone = sorted((*self.roster.members, *admitted), key=lambda member: member.peer)
-        self.roster = replace(
-            self.roster, version=self.roster.version + 1, members=tuple(everyone)
-        )
+        self.roster = replace(self.roster, version=self.roster.version + 1, members=tuple(everyone))
         self.signed = sign_roster(self.roster, self._identity)

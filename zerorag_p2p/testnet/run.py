@@ -8,10 +8,9 @@ runs tasks, so several seeds are run and their spread is stated (`summarise`).
 from __future__ import annotations
 
 import random
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,13 +26,7 @@ from zerorag_p2p.testnet.faults import Conditions
 from zerorag_p2p.testnet.testnet import CONFIG, Testnet, TestnetNode
 from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.workloads.copies import keep_copy
-from zerorag_p2p.workloads.outcome import (
-    QueryOutcome,
-    measure,
-    measure_by_batch,
-    measure_by_tenth,
-    random_hit,
-)
+from zerorag_p2p.workloads.outcome import QueryOutcome, random_hit
 from zerorag_p2p.workloads.plan import (
     CrashPeers,
     IntroduceTopic,
@@ -44,15 +37,19 @@ from zerorag_p2p.workloads.plan import (
     Step,
     make_plan,
 )
+from zerorag_p2p.workloads.results import (
+    Json,
+    make_result,
+    mean_metrics,
+    spread_of_metrics,
+)
 from zerorag_p2p.workloads.scenario import NetworkModel, Scenario
 from zerorag_p2p.workloads.workload import QueryEvent, Workload
-
-Json: TypeAlias = dict[str, Any]
 
 #: Told how many of how many questions have been asked.
 OnProgress: TypeAlias = Callable[[int, int], None]
 
-SYSTEM: Final = "testnet"
+SYSTEM: Final = "testnet on trio"
 _TARGET_FOUND: Final = "the target was found"
 
 #: Time that a node has to find its first neighbours before anybody asks.
@@ -89,79 +86,35 @@ async def run_scenario(
     async with testnet.running():
         run = _Run(scenario, plan, testnet, on_progress or (lambda *_: None))
         await run.run()
-    events = len(plan.workload.events)
     outcomes = sorted(run.outcomes, key=lambda outcome: outcome.event)
-    introduced = [outcome for outcome in outcomes if outcome.introduced]
-    result = {
-        "name": scenario.name,
-        "system": SYSTEM,
-        "workload": workload.name,
-        "peers": len(plan.workload.holdings),
-        "seed": scenario.seed,
-        "settings": _settings(scenario),
-        "metrics": measure(outcomes),
-        "by_tenth": measure_by_tenth(outcomes, events),
-        "by_batch": measure_by_batch(outcomes, events, scenario.batch),
-        "steps": run.steps,
+    return {
+        **make_result(scenario, plan, outcomes, system=SYSTEM),
         "virtual_s": round(trio.current_time() - virtual, 3),
         "wall_s": round(time.monotonic() - began, 3),
     }
-    if introduced:
-        result["introduced"] = {
-            "metrics": measure(introduced),
-            "by_batch": measure_by_batch(introduced, events, scenario.batch),
-        }
-    return result
 
 
 def summarise(results: Sequence[Json]) -> Json:
     """One result for runs of a scenario over several seeds: the means, and how far they spread.
 
-    `spread` has for every metric the smallest and largest value and the standard deviation.
+    `spread` has for every metric the smallest and largest value and the standard deviation,
+    `spread_by_tenth` the same for each tenth of the run; `runs` has every run whole.
     """
     first = results[0]
     if len(results) == 1:
         return dict(first)
+    tenths = list(zip(*(result["by_tenth"] for result in results), strict=True))
+    metrics = [result["metrics"] for result in results]
     return {
-        **first,
+        **{key: first[key] for key in ("name", "system", "workload", "peers", "seed", "settings")},
         "seeds": [result["seed"] for result in results],
-        "metrics": _mean([result["metrics"] for result in results]),
-        "by_tenth": [_mean(tenths) for tenths in zip(*_lists(results, "by_tenth"), strict=True)],
-        "by_batch": [_mean(batch) for batch in zip(*_lists(results, "by_batch"), strict=True)],
-        "spread": _spread([result["metrics"] for result in results]),
-        "spread_by_tenth": [
-            _spread(tenths) for tenths in zip(*_lists(results, "by_tenth"), strict=True)
-        ],
+        "metrics": mean_metrics(metrics),
+        "by_tenth": [mean_metrics(tenth) for tenth in tenths],
+        "spread": spread_of_metrics(metrics),
+        "spread_by_tenth": [spread_of_metrics(tenth) for tenth in tenths],
         "wall_s": round(sum(result["wall_s"] for result in results), 3),
-        "runs": list(results),
+        "runs": [{**result, "variant": f"seed {result['seed']}"} for result in results],
     }
-
-
-def _lists(results: Sequence[Json], key: str) -> list[list[dict[str, float]]]:
-    return [result[key] for result in results]
-
-
-def _common(measured: Sequence[Mapping[str, float]]) -> list[str]:
-    return [name for name in measured[0] if all(name in item for item in measured)]
-
-
-def _mean(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {
-        name: round(statistics.fmean(item[name] for item in measured), 6)
-        for name in _common(measured)
-    }
-
-
-def _spread(measured: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    spread = {}
-    for name in _common(measured):
-        values = [item[name] for item in measured]
-        spread[name] = {
-            "min": min(values),
-            "max": max(values),
-            "deviation": round(statistics.stdev(values), 6),
-        }
-    return spread
 
 
 def _conditions(model: NetworkModel) -> Conditions:
@@ -184,19 +137,9 @@ def _config(scenario: Scenario) -> NodeConfig:
         advertisement_refresh_s=refresh_s,
         connection_idle_s=1.5 * refresh_s,
         departed_after_s=model.detection_s,
-        max_connections=len(CONFIG.network.listen) + 2 * scenario.peers,
+        max_connections=2 * scenario.peers,
     )
     return replace(CONFIG, routing=scenario.routing, network=network)
-
-
-def _settings(scenario: Scenario) -> Json:
-    settings = asdict(scenario)
-    for name in ("name", "shows", "workload", "peers", "seed"):
-        del settings[name]
-    settings["timeline"] = [
-        {"action": type(entry).__name__.lower(), **asdict(entry)} for entry in scenario.timeline
-    ]
-    return settings
 
 
 @dataclass(slots=True)
@@ -208,7 +151,6 @@ class _Run:
     testnet: Testnet
     on_progress: OnProgress
     outcomes: list[QueryOutcome] = field(default_factory=list)
-    steps: list[Json] = field(default_factory=list)
     _nodes: list[TestnetNode] = field(default_factory=list)
     _positions: dict[PeerId, int] = field(default_factory=dict)
     _down: set[int] = field(default_factory=set)
@@ -249,7 +191,6 @@ class _Run:
     # What happens between questions.
 
     async def _take(self, step: Step) -> None:
-        self.steps.append({"action": type(step).__name__, "before": step.before})
         match step:
             case CrashPeers(peers=peers):
                 for peer in peers:

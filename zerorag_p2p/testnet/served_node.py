@@ -30,7 +30,6 @@ class ServedNode:
     def __init__(self, live: LiveTestnet, node: TestnetNode) -> None:
         self._live = live
         self._node = node
-        self._since = live.testnet.now()
 
     def _core(self) -> NodeCore:
         if self._node.core is None:
@@ -49,7 +48,7 @@ class ServedNode:
         return {
             **self._core().status(),
             "home": f"testnet node {self._node.name}",
-            "uptime_s": round(self._live.testnet.now() - self._since, 3),
+            "uptime_s": round(self._live.testnet.now() - self._node.started_at, 3),
             "library": {
                 "collections": len(holdings.collections()),
                 "sources": len(holdings),
@@ -111,11 +110,20 @@ class NodeApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            await _begin_and_end(receive, send)
             return
         if self._app is None:
             self._app = build_node_app(ServedNode(self._live, self._node), self._shutdown)
         await self._app(scope, receive, send)
+
+
+async def _begin_and_end(receive: Receive, send: Send) -> None:
+    """Tell the server that nothing has to be done when it starts or ends (ASGI lifespan)."""
+    message = await receive()
+    await send({"type": f"{message['type']}.complete"})
+    message = await receive()
+    await send({"type": f"{message['type']}.complete"})
 
 
 def build_node_app(node: ServedNode, shutdown: trio.Event) -> FastAPI:

@@ -73,15 +73,11 @@ def open_source(
             return Source(load_workload(scenario, pubmedqa))
     folder = Path(documents)
     if not folder.is_dir():
-        raise UsageError(
-            f"{documents!r} is neither a folder nor one of {', '.join(BUILT_IN)}"
-        )
+        raise UsageError(f"{documents!r} is neither a folder nor one of {', '.join(BUILT_IN)}")
     return _folder(folder, open_embedder(embedding), peers)
 
 
-def texts_source(
-    owners: Sequence[tuple[str, Sequence[str]]], embedding: EmbeddingConfig
-) -> Source:
+def texts_source(owners: Sequence[tuple[str, Sequence[str]]], embedding: EmbeddingConfig) -> Source:
     """A source of texts given with their organisations, one node each."""
     by_owner = [(name, [Content(text[:40], text) for text in texts]) for name, texts in owners]
     return _embedded("texts", by_owner, open_embedder(embedding), len(owners), {})

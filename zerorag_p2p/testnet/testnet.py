@@ -86,6 +86,7 @@ class TestnetNode:
         address: Where it listens, a multiaddr.
         holdings: Its documents; they stay when it is killed, as a disk would.
         core: While it runs.
+        started_at: When it was last started, in the testnet's time.
         clock_skew_s: How far its clock is ahead of the testnet's; may be changed at any time.
         hook: What it makes of its answers, if it misbehaves.
     """
@@ -98,6 +99,7 @@ class TestnetNode:
     address: str
     holdings: ArrayHoldings
     core: NodeCore | None = None
+    started_at: float = 0.0
     clock_skew_s: float = 0.0
     hook: AnswerHook | None = None
     _network: HookedNetwork | None = None
@@ -127,6 +129,7 @@ class Testnet:
     Attributes:
         table: The documents that there are.
         nodes: By name, in the order in which they joined.
+        randomness: Decides whenever nodes are drawn.
     """
 
     __test__ = False  # pytest takes a class of this name for tests
@@ -156,14 +159,13 @@ class Testnet:
         self._organisations = tuple(organisations)
         self._faults = Faults(conditions, seed=seed)
         self._hub = MemoryHub(self._faults)
-        self._randomness = random.Random(f"testnet {seed}")
+        self.randomness = random.Random(f"testnet {seed}")
+        self._by_organisation: dict[str, TestnetNode] = {}
         self._by_peer: dict[PeerId, TestnetNode] = {}
         self._query_numbers: dict[str, int] = {}
         self._partitioned = False
         # Nodes verify and decode each other's advertisements once for all of them.
-        self._open_advertisement = lru_cache(maxsize=2 * len(workload.holdings))(
-            open_advertisement
-        )
+        self._open_advertisement = lru_cache(maxsize=2 * len(workload.holdings))(open_advertisement)
         self._epoch = 0.0
         self._authority: Authority
         self._nursery: trio.Nursery
@@ -199,12 +201,13 @@ class Testnet:
     # Who takes part.
 
     def __getitem__(self, name: str) -> TestnetNode:
-        try:
-            return self.nodes[name]
-        except KeyError:
+        node = self.nodes.get(name) or self._by_organisation.get(name)
+        if node is None:
             raise UsageError(
-                f"there is no node {name!r}; there are p0 to p{len(self.nodes) - 1}"
-            ) from None
+                f"there is no node {name!r}; there are p0 to p{len(self.nodes) - 1}, and each "
+                "answers to its organisation"
+            )
+        return node
 
     def by_peer(self, peer: PeerId) -> TestnetNode | None:
         """The node of a peer id."""
@@ -223,7 +226,7 @@ class Testnet:
     def pick(self, count: int) -> list[str]:
         """Names of `count` running nodes, drawn at random."""
         running = [node.name for node in self.running_nodes()]
-        return self._randomness.sample(running, min(count, len(running)))
+        return self.randomness.sample(running, min(count, len(running)))
 
     async def join(
         self, holdings: Iterable[Collection[int]], *, organisations: Sequence[str] = ()
@@ -248,6 +251,7 @@ class Testnet:
                 await node.core.replace_roster(authority.roster, authority.signed)
         for node in new:
             self.nodes[node.name] = node
+            self._by_organisation.setdefault(node.organisation, node)
             self._by_peer[node.peer_id] = node
         for node in new:
             await self._start(node)
@@ -273,6 +277,7 @@ class Testnet:
         if node._saved is not None:
             node.core.restore_state(node._saved)
             node._saved = None
+        node.started_at = self.now()
         node._scope, node._ended = trio.CancelScope(), trio.Event()
         started = trio.Event()
         self._nursery.start_soon(self._carry, node, node.core, started)
@@ -426,7 +431,7 @@ class Testnet:
         if not 2 <= count <= len(self.nodes):
             raise UsageError(f"a partition has 2 to {len(self.nodes)} groups here, not {count}")
         names = list(self.nodes)
-        self._randomness.shuffle(names)
+        self.randomness.shuffle(names)
         groups = [sorted(names[number::count]) for number in range(count)]
         self.partition(groups)
         return groups

@@ -1,0 +1,166 @@
+"""Running a testnet in the foreground, until a signal or a request ends it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from zerorag_p2p.control.server import listening
+from zerorag_p2p.errors import LocalError
+from zerorag_p2p.files import write_atomic
+from zerorag_p2p.home import Home, TestnetFolder
+from zerorag_p2p.identity.keys import encode_key_file
+from zerorag_p2p.node.files import HomeLock
+from zerorag_p2p.testnet.control_api import build_testnet_app
+from zerorag_p2p.testnet.live import LiveTestnet
+from zerorag_p2p.testnet.served_node import NodeApp
+from zerorag_p2p.testnet.sources import Source
+from zerorag_p2p.testnet.testnet import Testnet, TestnetNode
+
+Json: TypeAlias = dict[str, Any]
+
+#: Nodes that get a socket of their own; more would cost too many descriptors.
+MAX_SERVED: Final = 100
+
+#: The file in the testnet's folder that nodes log to.
+LOG_NAME: Final = "testnet.log"
+
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TABLE_INTERVAL_S: Final = 0.5
+
+
+def run_testnet(
+    folder: TestnetFolder,
+    testnet: Testnet,
+    source: Source,
+    *,
+    rate: float,
+    on_ready: Callable[[Json], None],
+    on_snapshot: Callable[[Json], None],
+) -> None:
+    """Run a testnet until SIGINT, SIGTERM or a request over its interface ends it.
+
+    Args:
+        folder: Where its sockets go; made if it is not there.
+        testnet: Not running yet.
+        source: What it was made of.
+        rate: Questions that nodes ask by themselves, a second.
+        on_ready: Told when every node runs: "folder", "nodes" and "socket".
+        on_snapshot: Told how everything is, about twice a second.
+
+    Raises:
+        LocalError: Another testnet runs in the folder.
+    """
+    trio.run(
+        partial(
+            _run,
+            folder,
+            testnet,
+            source,
+            rate=rate,
+            on_ready=on_ready,
+            on_snapshot=on_snapshot,
+        )
+    )
+
+
+async def _run(
+    folder: TestnetFolder,
+    testnet: Testnet,
+    source: Source,
+    *,
+    rate: float,
+    on_ready: Callable[[Json], None],
+    on_snapshot: Callable[[Json], None],
+) -> None:
+    shutdown = trio.Event()
+    _make_private(folder)
+    _log_to(folder)
+    with (
+        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+        HomeLock(folder.root),
+    ):
+        async with (
+            serving(folder, testnet, source, shutdown) as live,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(_await_signal, signals, shutdown)
+            nursery.start_soon(live.ask_regularly, rate)
+            on_ready(
+                {
+                    "folder": str(folder.root),
+                    "socket": str(folder.socket),
+                    "nodes": len(testnet.nodes),
+                }
+            )
+            nursery.start_soon(_show, live, on_snapshot)
+            await shutdown.wait()
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def serving(
+    folder: TestnetFolder, testnet: Testnet, source: Source, shutdown: trio.Event
+) -> AsyncIterator[LiveTestnet]:
+    """Run a testnet and serve it, and each of its nodes, while the context is entered.
+
+    Leaving it waits for `shutdown`. The caller makes sure that nobody else uses the folder.
+    """
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(testnet.running())
+        live = LiveTestnet(testnet, source.embed)
+        for node in list(testnet.nodes.values())[:MAX_SERVED]:
+            home = folder.node(node.name)
+            stack.callback(_remove_home, home)
+            _make_home(home, node)
+            node_app = NodeApp(live, node, shutdown)
+            await stack.enter_async_context(listening(node_app, home, shutdown))
+        testnet_app = build_testnet_app(live, shutdown)
+        await stack.enter_async_context(listening(testnet_app, Home(folder.root), shutdown))
+        yield live
+
+
+def _make_home(home: Home, node: TestnetNode) -> None:
+    """What commands expect of a home: a folder with a key."""
+    home.root.mkdir(mode=0o700, exist_ok=True)
+    write_atomic(home.key, encode_key_file(node.identity), mode=0o600)
+
+
+def _remove_home(home: Home) -> None:
+    home.key.unlink(missing_ok=True)
+    with suppress(OSError):  # Not ours alone: somebody put a file into it.
+        home.root.rmdir()
+
+
+def _log_to(folder: TestnetFolder) -> None:
+    """Keep what nodes complain about in a file: it would tear the table apart."""
+    handler = logging.FileHandler(folder.root / LOG_NAME, mode="w")
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    log = logging.getLogger("zerorag")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+async def _await_signal(signals: AsyncIterator[int], shutdown: trio.Event) -> None:
+    async for _ in signals:
+        shutdown.set()
+
+
+async def _show(live: LiveTestnet, on_snapshot: Callable[[Json], None]) -> None:
+    while True:
+        on_snapshot(live.snapshot())
+        await trio.sleep(_TABLE_INTERVAL_S)
+
+
+def _make_private(folder: TestnetFolder) -> None:
+    try:
+        folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder.root} cannot be created: {error.strerror}") from None
