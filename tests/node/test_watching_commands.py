@@ -83,11 +83,12 @@ async def test_events_are_printed_until_the_node_ends(tmp_path: Path) -> None:
 
 
 def test_without_textual_the_window_names_the_extra(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann"])
     script = (
         "import sys; sys.modules['textual'] = None; from zerorag_p2p.cli.main import main; main()"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script, "top", "--home", str(tmp_path)],
+        [sys.executable, "-c", script, "top", "--home", str(lab.homes["ann"].home.root)],
         capture_output=True,
         text=True,
         check=False,

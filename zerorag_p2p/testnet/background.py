@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class BackgroundTestnet:
         self._thread.start()
         if not self._ready.wait(_START_TIMEOUT_S):
             raise LocalError(f"the testnet did not start within {_START_TIMEOUT_S:g} s")
-        if not self._thread.is_alive():
+        if self._failed():
             self.close()
 
     def _work(self) -> None:
@@ -75,6 +75,9 @@ class BackgroundTestnet:
             self._ready.set()
             await self._shutdown.wait()
 
+    def _failed(self) -> bool:
+        return self._failure is not None
+
     def home(self, organisation: str) -> Home:
         """The home of an organisation's node, for whatever takes one."""
         return self._folder.node(self._testnet[organisation].name)
@@ -88,19 +91,19 @@ class BackgroundTestnet:
         return TestnetClient(self._folder)
 
     def close(self) -> None:
-        """End it. May be called twice."""
-        if self._thread.is_alive():
-            assert self._token is not None
-            assert self._shutdown is not None
-            self._token.run_sync_soon(self._shutdown.set)
-            self._thread.join()
-        self._clean_up()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
+        """End it; raises what it failed with, if it did. May be called twice."""
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._end)
+        self._thread.join()
+        shutil.rmtree(self._folder.root, ignore_errors=True)
+        failure, self._failure = self._failure, None
+        if failure is not None:
             raise failure
 
-    def _clean_up(self) -> None:
-        shutil.rmtree(self._folder.root, ignore_errors=True)
+    def _end(self) -> None:
+        assert self._shutdown is not None
+        self._shutdown.set()
 
 
 class TestnetStarter:
