@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,10 @@ from zerorag_p2p.membership.events import (
 )
 from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import PeerId
-from zerorag_p2p.wire.gossip import Ack, GossipReply, Ping, RosterRequest
+from zerorag_p2p.wire.gossip import Ack, GossipReply, GossipRequest, RosterRequest
+
+#: Takes a reply, or None for one that never comes.
+Answer: TypeAlias = Callable[[GossipReply | None], None]
 
 BEGAN = 1_800_000_000.0
 LATENCY_S = (0.01, 0.1)
@@ -214,62 +217,60 @@ class Swarm:
         self.verdicts.append(verdict)
 
     def _request(self, sender: PeerId, send: Send) -> None:
-        """Deliver a request and its reply, or the failure when its time is over."""
-        to, request = send.peer, send.request
-        over = False
+        """Deliver a request, and bring back its reply or, when its time is over, the failure."""
+        deadline = self.now + send.timeout_s
 
         def end(event: Event) -> None:
-            nonlocal over
-            if not over and sender not in self.down:
-                over = True
+            if sender not in self.down:
                 self.report(sender, event)
 
-        def reply(message: GossipReply) -> None:
-            if self._passes(to, sender):
-                self._later(lambda: end(ReplyReceived(to, request, message)))
-
-        self._at(self.now + send.timeout_s, lambda: end(RequestFailed(to, request)))
-        if self._passes(sender, to):
-            self._later(lambda: self._arrive(sender, to, request, reply))
-
-    def _arrive(
-        self, sender: PeerId, to: PeerId, request: Any, reply: Callable[[GossipReply], None]
-    ) -> None:
-        if to in self.down or to not in self.peers or isinstance(request, RosterRequest):
-            return
-        membership = self.peers[to]
-        for effect in membership.handle(RequestReceived(sender, request), self.now):
-            if isinstance(effect, RelayPing):
-                self._relay(to, effect, reply)
-            elif isinstance(effect, Reply):
-                reply(effect.message)
+        def answer(reply: GossipReply | None) -> None:
+            if reply is None:
+                self._at(deadline, lambda: end(RequestFailed(send.peer, send.request)))
             else:
-                self._carry_out(to, effect)
-        self._schedule_wake(to, membership)
+                self._later(lambda: end(ReplyReceived(send.peer, send.request, reply)))
 
-    def _relay(
-        self, helper: PeerId, relay: RelayPing, reply: Callable[[GossipReply], None]
-    ) -> None:
-        deadline = self.now + relay.timeout_s
-        over = False
+        self._ask(sender, send.peer, send.request, answer)
 
-        def end(answer: Ack | None) -> None:
-            nonlocal over
-            if over or helper in self.down:
+    def _ask(self, sender: PeerId, to: PeerId, request: GossipRequest, answer: Answer) -> None:
+        """Carry a request over and its reply back; None if either does not get through."""
+
+        def reply(message: GossipReply | None) -> None:
+            answer(message if self._passes(to, sender) else None)
+
+        def arrive() -> None:
+            if to in self.down or isinstance(request, RosterRequest):
+                answer(None)
                 return
-            over = True
-            message = self.report(helper, RelayEnded(relay.origin, relay.target, answer))
-            assert message is not None
-            reply(message)
+            membership = self.peers[to]
+            for effect in membership.handle(RequestReceived(sender, request), self.now):
+                if isinstance(effect, RelayPing):
+                    self._relay(to, effect, reply)
+                elif isinstance(effect, Reply):
+                    reply(effect.message)
+                else:
+                    self._carry_out(to, effect)
+            self._schedule_wake(to, membership)
 
-        def acknowledge(message: GossipReply) -> None:
-            if self._passes(relay.target, helper):
-                self._later(lambda: end(message if isinstance(message, Ack) else None))
+        if to in self.peers and self._passes(sender, to):
+            self._later(arrive)
+        else:
+            answer(None)
 
-        self._at(deadline, lambda: end(None))
-        if self._passes(helper, relay.target):
-            ping: Ping = relay.request
-            self._later(lambda: self._arrive(helper, relay.target, ping, acknowledge))
+    def _relay(self, helper: PeerId, relay: RelayPing, reply: Answer) -> None:
+        deadline = self.now + relay.timeout_s
+
+        def end(message: Ack | None) -> None:
+            if helper not in self.down:
+                reply(self.report(helper, RelayEnded(relay.origin, relay.target, message)))
+
+        def answer(message: GossipReply | None) -> None:
+            if isinstance(message, Ack):
+                self._later(lambda: end(message))
+            else:
+                self._at(deadline, lambda: end(None))
+
+        self._ask(helper, relay.target, relay.request, answer)
 
     def _passes(self, sender: PeerId, to: PeerId) -> bool:
         self.messages += 1
@@ -369,9 +370,8 @@ def crash(count: int, seed: int) -> list[dict[str, Any]]:
     swarm = joined(count, seed=seed, rounds=20)
     swarm.crash(random.Random(seed).sample(swarm.live(), count // 2))
     rows = []
-    for rounds in range(0, 61, 5):
-        if rounds:
-            swarm.run(5)
+    for rounds in range(0, 31, 5):
+        swarm.run(5 if rounds else 0)
         entries = sum(len(swarm.peers[peer].view()) for peer in swarm.live())
         rows.append(
             {
@@ -388,10 +388,10 @@ def partition(count: int, seed: int) -> list[dict[str, Any]]:
     """Links across and deaths believed in, while two halves are apart for 30 rounds and after."""
     swarm = joined(count, seed=seed, rounds=20)
     left = names(count)[: count // 2]
-    rows = []
+    rows, last = [], 0
     for rounds in (0, 10, 20, 30, 35, 40, 50, 60, 80):
-        if rounds:
-            swarm.run(rounds - rows[-1]["rounds"])
+        swarm.run(rounds - last)
+        last = rounds
         links = swarm.links()
         across = links[: len(left), len(left) :].sum() + links[len(left) :, : len(left)].sum()
         rows.append(

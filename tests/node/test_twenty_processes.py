@@ -108,7 +108,9 @@ class Counter:
         Work under way and the answer to the question itself take tasks for a while: the least
         counts, once there has been nothing less for three seconds.
         """
-        return {name: self._least(name, connections) for name in self._clients}
+        with ThreadPoolExecutor(len(self._clients)) as threads:
+            counts = threads.map(lambda name: self._least(name, connections), self._clients)
+            return dict(zip(self._clients, counts, strict=True))
 
     def _least(self, name: str, connections: int) -> tuple[int, int, int]:
         deadline = time.monotonic() + TIMEOUT_S

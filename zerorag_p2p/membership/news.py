@@ -74,20 +74,18 @@ class NewsDesk:
         room = MAX_GOSSIP_UPDATES - len(updates)
         for update in self.updates.take(room, times=times):
             updates.setdefault(update.peer, update)
-        objects = {
-            kind: tuple(
-                queue.take(_OBJECT_COUNT[kind], times=times, max_bytes=GOSSIP_ADVERTISEMENT_BYTES)
-            )
-            for kind, queue in self._objects.items()
-        }
         return News(
             roster_version=roster_version,
             records=tuple(records),
             updates=tuple(updates.values()),
-            revocations=objects[ObjectKind.REVOCATION],
-            advertisements=objects[ObjectKind.ADVERTISEMENT],
-            withdrawals=objects[ObjectKind.WITHDRAWAL],
+            revocations=self._take_objects(ObjectKind.REVOCATION, times),
+            advertisements=self._take_objects(ObjectKind.ADVERTISEMENT, times),
+            withdrawals=self._take_objects(ObjectKind.WITHDRAWAL, times),
         )
+
+    def _take_objects(self, kind: ObjectKind, times: int) -> tuple[bytes, ...]:
+        queue, count = self._objects[kind], _OBJECT_COUNT[kind]
+        return tuple(queue.take(count, times=times, max_bytes=GOSSIP_ADVERTISEMENT_BYTES))
 
     def unjudged(self, news: News) -> list[tuple[ObjectKind, bytes]]:
         """The objects in `news` that were not seen before; they count as seen from now on."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 _Item = TypeVar("_Item")
@@ -17,14 +16,6 @@ _Item = TypeVar("_Item")
 def retransmissions(multiplier: int, members: int) -> int:
     """How often a rumour is told by each of `members` peers."""
     return multiplier * math.ceil(math.log10(members + 1))
-
-
-@dataclass(slots=True)
-class _Rumour(Generic[_Item]):
-    key: Hashable
-    item: _Item
-    number: int
-    told: int = 0
 
 
 class RumourQueue(Generic[_Item]):
@@ -38,46 +29,56 @@ class RumourQueue(Generic[_Item]):
     def __init__(self, limit: int, size: Callable[[_Item], int] = lambda _: 0) -> None:
         self._limit = limit
         self._size = size
-        self._rumours: dict[Hashable, _Rumour[_Item]] = {}
-        self._number = 0
+        self._told: dict[Hashable, int] = {}
+        # Items by how often they were told, each level in the order in which they reached it.
+        self._levels: list[dict[Hashable, _Item]] = [{}]
 
     def __len__(self) -> int:
-        return len(self._rumours)
+        return len(self._told)
 
     def put(self, key: Hashable, item: _Item) -> None:
         """Pass `item` on from now on."""
-        self._number += 1
-        self._rumours[key] = _Rumour(key, item, self._number)
-        if len(self._rumours) > self._limit:
-            stalest = max(self._rumours.values(), key=lambda rumour: (rumour.told, -rumour.number))
-            del self._rumours[stalest.key]
+        self.discard(key)
+        self._told[key] = 0
+        self._levels[0][key] = item
+        if len(self._told) > self._limit:
+            most_told = next(level for level in reversed(self._levels) if level)
+            self.discard(next(iter(most_told)))
 
     def discard(self, key: Hashable) -> None:
         """Stop passing on what is under `key`."""
-        self._rumours.pop(key, None)
+        told = self._told.pop(key, None)
+        if told is not None:
+            del self._levels[told][key]
 
     def take(self, count: int, *, times: int, max_bytes: int | None = None) -> list[_Item]:
-        """Up to `count` items for one message, the least told first and of those the newest.
+        """Up to `count` items for one message, the least told first and of those the latest.
 
         Args:
             count: Most items.
             times: How often an item is told before it is dropped.
             max_bytes: Most bytes of all items together; one that does not fit waits.
         """
-        if not self._rumours:
+        if not self._told:
             return []
-        least_told = sorted(
-            self._rumours.values(), key=lambda rumour: (rumour.told, -rumour.number)
-        )
-        items = []
+        chosen: list[tuple[Hashable, _Item]] = []
         left = max_bytes
-        for rumour in least_told[:count]:
-            if left is not None:
-                if self._size(rumour.item) > left:
-                    continue
-                left -= self._size(rumour.item)
-            items.append(rumour.item)
-            rumour.told += 1
-            if rumour.told >= times:
-                del self._rumours[rumour.key]
-        return items
+        for level in self._levels:
+            for key in reversed(level):
+                if len(chosen) == count:
+                    break
+                item = level[key]
+                if left is not None:
+                    if self._size(item) > left:
+                        continue
+                    left -= self._size(item)
+                chosen.append((key, item))
+        for key, item in chosen:
+            told = self._told[key] + 1
+            self.discard(key)
+            if told < times:
+                if told == len(self._levels):
+                    self._levels.append({})
+                self._told[key] = told
+                self._levels[told][key] = item
+        return [item for _, item in chosen]

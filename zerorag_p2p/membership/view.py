@@ -69,11 +69,11 @@ class PartialView:
 
     def sample(self) -> list[tuple[PeerId, int]]:
         """Half a view to send, less the sender's own entry; the H oldest only to fill up."""
-        entries = list(self._ages.items())
-        self._randomness.shuffle(entries)
-        last = {peer for peer, _ in self._oldest(self._healer)}
-        entries.sort(key=lambda entry: entry[0] in last)
-        return entries[: self._capacity // 2 - 1]
+        last = self._oldest(self._healer)
+        others = [entry for entry in self._ages.items() if entry not in last]
+        count = self._capacity // 2 - 1
+        sample = self._randomness.sample(others, min(count, len(others)))
+        return sample + last[: count - len(sample)]
 
     def merge(self, received: Iterable[tuple[PeerId, int]], sent: Sequence[PeerId]) -> None:
         """Take in what another peer sent, in exchange for what it got."""

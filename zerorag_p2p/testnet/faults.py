@@ -2,7 +2,7 @@
 
 `Faults` is shared by every memory network of a hub and may be changed at any moment. The theory:
 
-- Latency, jitter and bandwidth delay what is written; the order on a stream stays.
+- Latency, jitter and bandwidth delay what is written; the order on a connection stays.
 - A loss takes a whole write, which is one frame or several that were joined. The framing holds,
   the stream stays usable, and whoever waited for a reply runs into its deadline. A dial is not
   lost: a transport repeats its handshake.

@@ -29,6 +29,9 @@ _PIECES: Final = 4
 _BACKLOG: Final = 64
 
 
+#: Between two writes to one connection, so that the first is taken in before the second arrives.
+_APART_S: Final = 1e-6
+
 #: Bytes on their way, with the moment they arrive in trio's time; zero is at once.
 _Piece: TypeAlias = tuple[float, bytes]
 
@@ -154,6 +157,7 @@ class _MemoryLink(Link):
         self._faults = faults
         self._opened, self._incoming = trio.open_memory_channel[tuple[str, ByteStream]](_BACKLOG)
         self._streams: dict[_MemoryStream, None] = {}
+        self._latest_arrival = 0.0
 
     async def run(self, serve: StreamServer) -> None:
         async with trio.open_nursery() as nursery:
@@ -196,7 +200,12 @@ class _MemoryLink(Link):
         await self._faults.thawed(self.other.peer)
         if self._faults.swallows(self.other.peer, self.peer):
             return None
-        return self._faults.arrival(self.other.peer, size)
+        arrival = self._faults.arrival(self.other.peer, size)
+        if arrival:
+            # What goes over one connection arrives in order, whatever its stream.
+            arrival = max(arrival, self._latest_arrival + _APART_S)
+            self._latest_arrival = arrival
+        return arrival
 
     async def before_receiving(self, arrival: float) -> None:
         """Wait until what arrives at `arrival` is here and we are not frozen."""
