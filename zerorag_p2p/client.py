@@ -781,6 +781,4 @@ class TestnetClient(_Connection):
         )
 
     def _ended(self) -> NodeNotRunningError:
-        return NodeNotRunningError(
-            f"the testnet in {self.folder.root} ended before it answered"
-        )
+        return NodeNotRunningError(f"the testnet in {self.folder.root} ended before it answered")

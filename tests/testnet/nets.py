@@ -23,9 +23,7 @@ def workload(peers: int = PEERS) -> Workload:
         event
         for event in made.events
         if any(
-            event.document in held
-            for peer, held in enumerate(made.holdings)
-            if peer != event.peer
+            event.document in held for peer, held in enumerate(made.holdings) if peer != event.peer
         )
     ]
     assert answerable

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from zerorag_p2p.testnet.run import run_scenario, summarise
-from zerorag_p2p.testnet.virtual_time import run_in_virtual_time
+from zerorag_p2p.testnet.run import run_on_testnet, summarise
 from zerorag_p2p.workloads.results import Json
 from zerorag_p2p.workloads.scenario import (
     Crash,
@@ -35,7 +34,7 @@ def run(*timeline: TimelineEntry, seed: int = 1, **settings: object) -> Json:
     )
     scenario = replace(scenario, **settings)  # type: ignore[arg-type]
     workload = synthetic_workload(peers=PEERS, seed=seed, draws=DRAWS, topics=8)
-    return run_in_virtual_time(run_scenario, scenario, workload)
+    return run_on_testnet(scenario, workload)
 
 
 def test_a_run_in_peace_finds_nearly_everything() -> None:

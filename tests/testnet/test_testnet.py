@@ -69,16 +69,15 @@ async def test_the_dead_are_forgotten(autojump_clock: object) -> None:
 
 
 async def test_a_query_ends_with_its_node(autojump_clock: object) -> None:
-    async with small(conditions=Conditions(latency_s=0.2)).running() as testnet:
-        async with trio.open_nursery() as nursery:
+    async def ask(testnet: Testnet) -> None:
+        with pytest.raises(NetworkError, match="killed"):
+            await testnet.query("p0", testnet.workload.queries[0])
 
-            async def ask() -> None:
-                with pytest.raises(NetworkError, match="killed"):
-                    await testnet.query("p0", testnet.workload.queries[0])
-
-            nursery.start_soon(ask)
-            await trio.sleep(1)
-            await testnet.kill("p0")
+    conditions = Conditions(latency_s=0.2)
+    async with small(conditions=conditions).running() as testnet, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, testnet)
+        await trio.sleep(1)
+        await testnet.kill("p0")
 
 
 async def test_a_frozen_node_costs_a_timeout_and_thaws(autojump_clock: object) -> None:

@@ -502,8 +502,7 @@ def _run_seeds(
     scenario: Scenario, seeds: int, pubmedqa: Path | None, show: Callable[[str], None]
 ) -> Json:
     from zerorag_p2p.experiments.provenance import provenance
-    from zerorag_p2p.testnet.run import run_scenario, summarise
-    from zerorag_p2p.testnet.virtual_time import run_in_virtual_time
+    from zerorag_p2p.testnet.run import run_on_testnet, summarise
     from zerorag_p2p.workloads.source import load_workload
 
     results = []
@@ -514,7 +513,7 @@ def _run_seeds(
             show(f"seed {seed}: {done} of {total} questions asked")
 
         workload = load_workload(seeded, pubmedqa)
-        results.append(run_in_virtual_time(run_scenario, seeded, workload, on_progress))
+        results.append(run_on_testnet(seeded, workload, on_progress))
     command = (
         f"zerorag testnet run {scenario.name} --peers {scenario.peers} --draws {scenario.draws} "
         f"--seeds {seeds}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zerorag_p2p.errors import ZeroRagError
 from zerorag_p2p.experiments.experiment import EXPERIMENTS
-from zerorag_p2p.experiments.run import SCALES, run
+from zerorag_p2p.experiments.run import SCALES, WORLDS, run
 from zerorag_p2p.experiments.store import store_result
 from zerorag_p2p.experiments.summary import describe
 
@@ -20,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=sorted(EXPERIMENTS))
     parser.add_argument("--scale", choices=sorted(SCALES), default="laptop")
     parser.add_argument("--seeds", type=int, default=1, help="number of runs of each variant")
+    parser.add_argument("--world", choices=sorted(WORLDS), default="simulator")
+    parser.add_argument("--variants", default="", metavar="PREFIX", help="run only some variants")
     parser.add_argument("--pubmedqa", type=Path, metavar="FOLDER", help="where PubMedQA is")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="store result and figure there")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -30,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
             scale=options.scale,
             seeds=options.seeds,
             workload_folder=options.pubmedqa,
+            world=options.world,
+            variants=options.variants,
             on_progress=_show if sys.stderr.isatty() else None,
         )
         if options.out is not None:

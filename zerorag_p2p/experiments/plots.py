@@ -20,21 +20,29 @@ _LEAD: Final = 5
 
 
 def plot_churn(result: Json, path: Path) -> None:
-    """Hit rate by batch, with a random-order walk and the crash (the paper's figure 6)."""
-    axes = _axes()
+    """Hit rate by batch, with a random-order walk and the crash (the paper's figure 6).
+
+    Below are the requests up to the target: they tell more where nearly every question is
+    answered.
+    """
+    rates, requests = _panels(2)
     runs = _first_runs(result)
     for run in runs:
-        _draw(axes, _rates(run["by_batch"], "hit_rate"), run["variant"])
+        _draw(rates, _rates(run["by_batch"], "hit_rate"), run["variant"])
+        _draw(requests, _rates(run["by_batch"], "requests_to_target"), run["variant"])
     expected = _rates(runs[0]["by_batch"], "random_order_hit_rate")
-    _draw(axes, expected, "random order, same budget", color="grey")
+    _draw(rates, expected, "random order, same budget", color="grey")
+    rates.axhline(0.955, color="black", linestyle=":", linewidth=0.8, label="paper, last tenth")
     batches = len(runs[0]["by_batch"])
-    axes.axvline(_time_of(runs[0], "crash") * batches, color="firebrick", linestyle="--")
-    axes.axhline(0.955, color="black", linestyle=":", linewidth=0.8, label="paper, last tenth")
-    axes.set_xlabel(f"batches of {runs[0]['settings']['batch']:,} questions")
-    axes.set_ylabel("hit rate")
-    axes.set_ylim(0.0, 1.02)
-    axes.set_title(_title(result, "half of the peers crash and are replaced"))
-    _save(axes, path)
+    for axes in (rates, requests):
+        axes.axvline(_time_of(runs[0], "crash") * batches, color="firebrick", linestyle="--")
+    requests.set_xlabel(f"batches of {runs[0]['settings']['batch']:,} questions")
+    requests.set_ylabel("requests to the target")
+    requests.set_ylim(bottom=0.0)
+    rates.set_ylabel("hit rate")
+    rates.set_ylim(0.0, 1.02)
+    rates.set_title(_title(result, "half of the peers crash and are replaced"))
+    _save(rates, path)
 
 
 def plot_new_topic(result: Json, path: Path) -> None:
@@ -70,9 +78,7 @@ def plot_scenario(result: Json, path: Path) -> None:
     batches = len(runs[0]["by_batch"])
     for entry in result["settings"]["timeline"]:
         axes.axvline(entry["at"] * batches, color="firebrick", linestyle="--", linewidth=0.8)
-        axes.annotate(
-            entry["action"], (entry["at"] * batches, 0.02), rotation=90, fontsize="small"
-        )
+        axes.annotate(entry["action"], (entry["at"] * batches, 0.02), rotation=90, fontsize="small")
     axes.set_xlabel(f"batches of {result['settings']['batch']:,} questions")
     axes.set_ylabel("hit rate")
     axes.set_ylim(0.0, 1.02)
@@ -96,15 +102,23 @@ def plot(result: Json, path: Path) -> None:
 
 
 def _axes() -> Axes:
+    return _panels(1)[0]
+
+
+def _panels(count: int) -> list[Axes]:
+    """Axes one below the other."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UsageError(
             "figures need matplotlib: pip install 'zerorag-p2p[experiments]'"
         ) from None
-    axes: Axes = Figure(figsize=_SIZE, layout="constrained").subplots()
-    axes.grid(alpha=0.3)
-    return axes
+    width, height = _SIZE
+    figure = Figure(figsize=(width, height * (1 + count) / 2), layout="constrained")
+    panels = [figure.add_subplot(count, 1, number) for number in range(1, count + 1)]
+    for axes in panels:
+        axes.grid(alpha=0.3)
+    return panels
 
 
 def _save(axes: Axes, path: Path) -> None:

@@ -12,12 +12,17 @@ from zerorag_p2p.errors import UsageError
 from zerorag_p2p.experiments.experiment import find_experiment
 from zerorag_p2p.experiments.provenance import provenance
 from zerorag_p2p.simulation.run import run_scenario
+from zerorag_p2p.testnet.run import run_on_testnet
 from zerorag_p2p.workloads.results import Json, mean_metrics, spread_of_metrics
 from zerorag_p2p.workloads.scenario import Scenario, load_scenario
 from zerorag_p2p.workloads.source import load_workload
+from zerorag_p2p.workloads.workload import Workload
 
 #: Called with the variant, its seed and how many of how many questions it has asked.
 OnProgress: TypeAlias = Callable[[str, int, int, int], None]
+
+#: Runs a scenario with its workload; told how many of how many questions have been asked.
+RunScenario: TypeAlias = Callable[[Scenario, Workload, Callable[[int, int], None] | None], Json]
 
 
 def _smoke(scenario: Scenario) -> Scenario:
@@ -33,7 +38,23 @@ def _laptop(scenario: Scenario) -> Scenario:
     return scenario
 
 
-SCALES: Final[Mapping[str, Callable[[Scenario], Scenario]]] = {"smoke": _smoke, "laptop": _laptop}
+def _nodes(scenario: Scenario) -> Scenario:
+    """What whole nodes can do in the time: 500 peers with ten questions each."""
+    network = replace(scenario.network, queries_per_s=scenario.network.queries_per_s / 2)
+    return replace(scenario, peers=500, draws=10, batch=250, network=network)
+
+
+SCALES: Final[Mapping[str, Callable[[Scenario], Scenario]]] = {
+    "smoke": _smoke,
+    "laptop": _laptop,
+    "nodes": _nodes,
+}
+
+#: What runs a scenario: peers as values on an event queue, or whole nodes on trio.
+WORLDS: Final[Mapping[str, RunScenario]] = {
+    "simulator": run_scenario,
+    "testnet": run_on_testnet,
+}
 
 
 def run(
@@ -42,6 +63,8 @@ def run(
     scale: str = "laptop",
     seeds: int = 1,
     workload_folder: Path | None = None,
+    world: str = "simulator",
+    variants: str = "",
     on_progress: OnProgress | None = None,
 ) -> Json:
     """Run an experiment; its result in the format of result files.
@@ -52,17 +75,22 @@ def run(
 
     Args:
         name: "churn" or "new-topic".
-        scale: "smoke" or "laptop".
+        scale: "smoke", "laptop" or "nodes".
         seeds: Runs of each variant, with seeds from 1.
         workload_folder: Where PubMedQA is; without it the synthetic workload is used.
+        world: "simulator" or "testnet".
+        variants: How the names of the variants to run begin.
         on_progress: Called while a run is under way.
 
     Raises:
-        UsageError: There is no such experiment or scale, or no PubMedQA in the folder.
+        UsageError: There is no such experiment, scale, world or variant, or no PubMedQA in the
+            folder.
     """
     experiment = find_experiment(name)
     if scale not in SCALES:
         raise UsageError(f"there is no scale {scale!r}; known: {', '.join(SCALES)}")
+    if world not in WORLDS:
+        raise UsageError(f"there is no world {world!r}; known: {', '.join(WORLDS)}")
     if seeds < 1:
         raise UsageError("an experiment needs at least one seed")
     workload_name = "synthetic" if workload_folder is None else "pubmedqa"
@@ -73,17 +101,25 @@ def run(
         seeded = replace(base, seed=seed)
         workload = load_workload(seeded, workload_folder)
         for variant in experiment.variants(seeded):
+            if not variant.name.startswith(variants):
+                continue
             progress = None
             if on_progress is not None:
                 progress = _progress_of(on_progress, variant.name, seed)
             started = time.monotonic()
-            result = run_scenario(variant.scenario, workload, progress)
+            result = WORLDS[world](variant.scenario, workload, progress)
             result["variant"] = variant.name
             result["findings"] = experiment.read(result)
             result["wall_s"] = round(time.monotonic() - started, 1)
             runs.setdefault(variant.name, []).append(result)
+    if not runs:
+        raise UsageError(f"no variant of {name!r} begins with {variants!r}")
     first = next(iter(runs.values()))
     command = f"python -m zerorag_p2p.experiments {name} --scale {scale} --seeds {seeds}"
+    if world != "simulator":
+        command += f" --world {world}"
+    if variants:
+        command += f" --variants {variants}"
     if workload_folder is not None:
         command += " --pubmedqa FOLDER"
     return {

@@ -21,7 +21,7 @@ from zerorag_p2p.home import Home
 from zerorag_p2p.model import PeerId
 
 _START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 15.0
+_STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _LOG_TAIL_BYTES = 2_000
 

@@ -24,6 +24,7 @@ from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.routing.walk import Walk
 from zerorag_p2p.testnet.faults import Conditions
 from zerorag_p2p.testnet.testnet import CONFIG, Testnet, TestnetNode
+from zerorag_p2p.testnet.virtual_time import run_in_virtual_time
 from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.workloads.copies import keep_copy
 from zerorag_p2p.workloads.outcome import QueryOutcome, random_hit
@@ -67,8 +68,6 @@ async def run_scenario(
 ) -> Json:
     """Run a scenario once; its result in the format of result files.
 
-    Best run in virtual time (`testnet.virtual_time`).
-
     Args:
         scenario: The scenario, its seed and its number of peers.
         workload: Its workload, for as many peers.
@@ -92,6 +91,13 @@ async def run_scenario(
         "virtual_s": round(trio.current_time() - virtual, 3),
         "wall_s": round(time.monotonic() - began, 3),
     }
+
+
+def run_on_testnet(
+    scenario: Scenario, workload: Workload, on_progress: OnProgress | None = None
+) -> Json:
+    """`run_scenario` in virtual time, for those who are not on trio."""
+    return run_in_virtual_time(run_scenario, scenario, workload, on_progress)
 
 
 def summarise(results: Sequence[Json]) -> Json:
