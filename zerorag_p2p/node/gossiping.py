@@ -165,8 +165,10 @@ class Gossip:
         self._carry_out(self._reactor(event))
 
     def _reactor(self, event: Event) -> list[Effect]:
+        due = self.membership.next_timeout()
         effects = self.membership.handle(event, self._clock())
-        self._changed.set()  # the next timeout may be another one
+        if self.membership.next_timeout() < due:
+            self._changed.set()  # `run` waits for too long
         return effects
 
     def _watch_neighbors(self) -> None:

@@ -68,9 +68,26 @@ def bound_windows() -> None:
 def batch_window_updates() -> None:
     """Grant window in halves instead of after every read, which costs a frame and a wake-up.
 
-    py-libp2p reads this variable at every call; a value the user has set stays.
+    `PY_YAMUX_RELEASE_ON_READ=0` is meant to do so, but as long as less than half of the window is
+    used another branch goes on sending updates all the same.
     """
-    os.environ.setdefault("PY_YAMUX_RELEASE_ON_READ", "0")
+    # Yamux makes its streams itself, so there is no place for a subclass.
+    YamuxStream._auto_tune_and_send_window_update = (  # type: ignore[method-assign]
+        _grant_window_in_halves  # type: ignore[assignment]
+    )
+
+
+async def _grant_window_in_halves(stream: YamuxStream, *, bytes_read: int = 0) -> None:
+    async with stream.window_lock:
+        stream._pending_recv_release += bytes_read
+        grant = stream._pending_recv_release
+        if grant < stream._grow_threshold():
+            return
+        stream._pending_recv_release = 0
+        stream.recv_window += grant
+        buffered = len(stream.conn.stream_buffers.get(stream.stream_id, b""))
+        grant += stream._apply_autotune_epoch(buffered)
+    await stream.send_window_update(grant, skip_lock=True)
 
 
 class SocketConnection(IRawConnection):

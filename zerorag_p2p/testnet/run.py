@@ -145,7 +145,9 @@ def _config(scenario: Scenario) -> NodeConfig:
         departed_after_s=model.detection_s,
         max_connections=2 * scenario.peers,
     )
-    return replace(CONFIG, routing=scenario.routing, network=network)
+    # Half as often as production nodes: the work of gossip would exceed that of the questions.
+    membership = replace(CONFIG.membership, exchange_interval_s=10.0, ping_interval_s=10.0)
+    return replace(CONFIG, routing=scenario.routing, network=network, membership=membership)
 
 
 @dataclass(slots=True)
