@@ -10,7 +10,7 @@ import platform
 import subprocess
 import sys
 
-NAMES = ("contact", "query", "node", "top")
+NAMES = ("contact", "query", "node", "top", "memory_network")
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.libp2p_network import Libp2pNetwork
 from zerorag_p2p.node.network import Gate, Network
 from zerorag_p2p.testnet.conformance import CHECKS, Harness, until
+from zerorag_p2p.testnet.faults import Conditions, Faults
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 
 LOOPBACK = "/ip4/127.0.0.1/tcp/0"
@@ -38,8 +39,8 @@ class Libp2pHarness:
 
 
 class MemoryHarness:
-    def __init__(self) -> None:
-        self.hub = MemoryHub()
+    def __init__(self, conditions: Conditions | None = None) -> None:
+        self.hub = MemoryHub(Faults(conditions))
         self.peers = 0
 
     def network(self, gate: Gate, settings: NetworkConfig) -> Network:
@@ -56,7 +57,7 @@ class MemoryHarness:
         return "/memory/silent"
 
 
-@pytest.fixture(params=["libp2p", "memory", "memory-virtual-time"])
+@pytest.fixture(params=["libp2p", "memory", "memory-virtual-time", "memory-delayed"])
 def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     if request.param == "libp2p":
         made = Libp2pHarness()
@@ -64,9 +65,10 @@ def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
         for bound in made.sockets:
             bound.close()
         return
-    if request.param == "memory-virtual-time":
+    if request.param != "memory":
         request.getfixturevalue("autojump_clock")
-    yield MemoryHarness()
+    delayed = Conditions(latency_s=0.002, jitter_s=0.001, bandwidth=1e9)
+    yield MemoryHarness(delayed if request.param == "memory-delayed" else None)
 
 
 def open_files() -> int:
