@@ -41,7 +41,9 @@ class MatrixRows:
         """See `Rows`."""
         end = start + len(vectors)
         if end > len(self._matrix):
-            grown = np.zeros((max(end, 2 * start), self._matrix.shape[1]), dtype=np.float32)
+            # By a quarter: rows are large, and many peers of one process each keep some spare.
+            capacity = max(end, start + start // 4)
+            grown = np.zeros((capacity, self._matrix.shape[1]), dtype=np.float32)
             grown[:start] = self._matrix[:start]
             self._matrix = grown
         self._matrix[start:end] = vectors
