@@ -28,6 +28,7 @@ from zerorag_p2p.node.outgoing import Traffic, open_advertisement
 from zerorag_p2p.node.process import resident_bytes
 from zerorag_p2p.node.state import held_advertisement
 from zerorag_p2p.peer import Requester
+from zerorag_p2p.testnet.faults import Conditions
 from zerorag_p2p.testnet.testnet import CONFIG, Testnet, TestnetNode
 from zerorag_p2p.testnet.virtual_time import run_in_virtual_time
 from zerorag_p2p.wire.embedding import transmitted_rows
@@ -165,18 +166,30 @@ async def memory(peers: int, queries: int, dimension: int) -> None:
     """Memory after some queries of every node, and at full state."""
     workload = make_workload(peers, queries, dimension)
     network = replace(CONFIG.network, maintenance_interval_s=5.0, advertisement_refresh_s=60.0)
-    testnet = Testnet(workload, config=replace(CONFIG, network=network))
+    testnet = Testnet(
+        workload,
+        config=replace(CONFIG, network=network),
+        conditions=Conditions(latency_s=0.02),  # so that time passes and connections go idle
+    )
     gc.collect()
     before = resident_bytes()
     began = time.perf_counter()
     async with testnet.running():
         await trio.sleep(5)
-        for event in workload.events:
-            await testnet.query(f"p{event.peer}", workload.queries[event.query], k=1, budget=BUDGET)
+        for turn in range(queries):
+            async with trio.open_nursery() as nursery:
+                for event in workload.events[turn * peers : (turn + 1) * peers]:
+                    nursery.start_soon(ask, testnet, event)
+        await trio.sleep(3 * network.connection_idle_s)
         tell_memory(testnet, f"after {queries} queries each", "queried", before)
         fill(testnet)
         tell_memory(testnet, "at full state", "full", before)
     print(f"# {time.perf_counter() - began:.0f} s")
+
+
+async def ask(testnet: Testnet, event: QueryEvent) -> None:
+    query = testnet.workload.queries[event.query]
+    await testnet.query(f"p{event.peer}", query, k=1, budget=BUDGET)
 
 
 def tell_memory(testnet: Testnet, when: str, name: str, before: int) -> None:
