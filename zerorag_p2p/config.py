@@ -229,10 +229,10 @@ class MembershipConfig:
             seem to get lost.
     """
 
-    view_size: int = 24  # measured (docs/membership.md): in-degrees closest to a random graph's
+    view_size: int = 24  # measured (docs/membership.md): in-degrees like a random graph's
     healer: int = 1  # measured, with the view size
     swapper: int = 11  # measured, with the view size
-    peer_selection: str = "oldest"  # measured: as good a mix as random, and dead entries go first
+    peer_selection: str = "oldest"  # guess; the oldest entry is the likeliest to be dead
     exchange_interval_s: float = 5.0  # guess; 15 kB a minute, most of it peer records
     join_parallel: int = 4  # guess
     round_attempts: int = 3  # guess
