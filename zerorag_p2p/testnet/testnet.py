@@ -244,15 +244,15 @@ class Testnet:
             index = first + number
             organisation = names[number] if number < len(names) else f"Hospital {index}"
             new.append(self._enrol(f"p{index}", organisation, documents))
-        authority = self._authority
-        authority.admit((node.identity, node.organisation, (node.address,)) for node in new)
-        for node in self.nodes.values():
-            if node.core is not None:
-                await node.core.replace_roster(authority.roster, authority.signed)
         for node in new:
             self.nodes[node.name] = node
             self._by_organisation.setdefault(node.organisation, node)
             self._by_peer[node.peer_id] = node
+        authority = self._authority
+        authority.admit((node.identity, node.organisation, (node.address,)) for node in new)
+        for node in list(self.nodes.values()):
+            if node.core is not None:
+                await node.core.replace_roster(authority.roster, authority.signed)
         for node in new:
             await self._start(node)
         return new
