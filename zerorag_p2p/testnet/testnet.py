@@ -34,6 +34,7 @@ from zerorag_p2p.node.outgoing import open_advertisement
 from zerorag_p2p.node.reports import QueryReport
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.testnet.authority import Authority, seeded_identity
+from zerorag_p2p.testnet.collection import seldom_collected
 from zerorag_p2p.testnet.faults import AnswerHook, Conditions, Faults
 from zerorag_p2p.testnet.hooked_network import HookedNetwork
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
@@ -188,7 +189,7 @@ class Testnet:
         self._authority = Authority(
             "testnet", self.workload.fingerprint, seed=self.seed, now=self.now()
         )
-        with without_threads():
+        with seldom_collected(), without_threads():
             async with trio.open_nursery() as self._nursery:
                 await self.join(self.workload.holdings)
                 yield self
