@@ -40,7 +40,13 @@ from zerorag_p2p.wire.query import (
     encode_query_result,
 )
 from zerorag_p2p.wire.refusal import Refusal
-from zerorag_p2p.workloads.workload import QueryEvent, Workload, WorkloadDocument
+from zerorag_p2p.workloads.workload import (
+    Events,
+    PeerDocuments,
+    QueryEvent,
+    Workload,
+    WorkloadDocument,
+)
 
 HOLDERS = 40
 CONTACTS = 200
@@ -76,8 +82,10 @@ def make_workload(peers: int, queries: int, dimension: int) -> Workload:
         queries=tuple(f"question {number}" for number in range(DOCUMENTS)),
         query_vectors=unit(DOCUMENTS),
         answers=tuple(range(DOCUMENTS)),
-        holdings=tuple(tuple(sorted(draw.sample(range(DOCUMENTS), HELD))) for _ in range(peers)),
-        events=tuple(
+        holdings=PeerDocuments.of(
+            sorted(draw.sample(range(DOCUMENTS), HELD)) for _ in range(peers)
+        ),
+        events=Events.of(
             QueryEvent(peer, draw.randrange(DOCUMENTS), 0)
             for _ in range(queries)
             for peer in range(peers)

@@ -11,7 +11,7 @@ import trio
 from zerorag_p2p.node.reports import QueryReport
 from zerorag_p2p.testnet.testnet import CONFIG, Testnet
 from zerorag_p2p.workloads.synthetic import synthetic_workload
-from zerorag_p2p.workloads.workload import QueryEvent, Workload
+from zerorag_p2p.workloads.workload import Events, QueryEvent, Workload
 
 PEERS = 8
 
@@ -27,7 +27,7 @@ def workload(peers: int = PEERS) -> Workload:
         )
     ]
     assert answerable
-    return replace(made, events=tuple(answerable))
+    return replace(made, events=Events.of(answerable))
 
 
 def small(**settings: Any) -> Testnet:

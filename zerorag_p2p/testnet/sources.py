@@ -20,7 +20,13 @@ from zerorag_p2p.testnet.demo import corpus_folder, load_hospitals, load_questio
 from zerorag_p2p.wire.embedding import normalised_rows
 from zerorag_p2p.workloads.scenario import Scenario
 from zerorag_p2p.workloads.source import load_workload
-from zerorag_p2p.workloads.workload import QueryEvent, Workload, WorkloadDocument
+from zerorag_p2p.workloads.workload import (
+    Events,
+    PeerDocuments,
+    QueryEvent,
+    Workload,
+    WorkloadDocument,
+)
 
 #: What `--documents` knows besides folders.
 BUILT_IN: Final = ("hospitals", "synthetic", "pubmedqa")
@@ -172,11 +178,10 @@ def _embedded(
         queries=tuple(questions),
         query_vectors=_embed_questions(embedder, list(questions), fingerprint),
         answers=tuple(numbers[content][0] for _, content in questions.values()),
-        holdings=tuple(
-            tuple(sorted({number for content in owned for number in numbers[content]}))
-            for owned in held
+        holdings=PeerDocuments.of(
+            sorted({number for content in owned for number in numbers[content]}) for owned in held
         ),
-        events=tuple(events),
+        events=Events.of(events),
     )
     return Source(workload, tuple(organisations), embedder.embed_query)
 

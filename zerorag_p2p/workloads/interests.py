@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerorag_p2p.workloads.workload import QueryEvent
+from zerorag_p2p.workloads.workload import Events, PeerDocuments
 
 #: Total concentration of the Dirichlet distribution: the paper's 7e-5 times 23,904 topics.
 CONCENTRATION = 1.67
@@ -35,8 +35,8 @@ class Interests:
             paper: 15.9, 6.6, 3.4) and different documents of a peer.
     """
 
-    holdings: tuple[tuple[int, ...], ...]
-    events: tuple[QueryEvent, ...]
+    holdings: PeerDocuments
+    events: Events
     statistics: dict[str, float]
 
 
@@ -58,28 +58,33 @@ def draw_interests(
         generator: Decides.
     """
     concentrations = np.full(len(topics), CONCENTRATION / len(topics))
-    holdings: list[tuple[int, ...]] = []
-    events: list[QueryEvent] = []
+    holdings: list[list[int]] = []
+    documents = np.empty((peers, draws), dtype=np.int32)
+    variants = np.empty((peers, draws), dtype=np.int32)
     largest = np.zeros(3)
     for peer in range(peers):
         counts = generator.multinomial(draws, generator.dirichlet(concentrations))
         drawn: list[int] = []
         for topic in np.flatnonzero(counts).tolist():
-            documents = topics[topic]
-            chosen = generator.integers(len(documents), size=counts[topic])
-            drawn += [documents[number] for number in chosen.tolist()]
-        for document in drawn:
-            variants = queries[document]
-            query = variants[int(generator.integers(len(variants)))]
-            events.append(QueryEvent(peer, query, document))
-        holdings.append(tuple(sorted(set(drawn))))
+            members = topics[topic]
+            chosen = generator.integers(len(members), size=counts[topic])
+            drawn += [members[number] for number in chosen.tolist()]
+        documents[peer] = drawn
+        choices = [len(queries[document]) for document in drawn]
+        picked = generator.integers(choices).tolist()
+        variants[peer] = [
+            queries[document][number] for document, number in zip(drawn, picked, strict=True)
+        ]
+        holdings.append(sorted(set(drawn)))
         first = np.sort(counts)[: -len(largest) - 1 : -1]
         largest[: len(first)] += first
-    order = generator.permutation(len(events)).tolist()
+    order = generator.permutation(peers * draws)
+    askers = np.repeat(np.arange(peers, dtype=np.int32), draws)
+    events = Events(askers[order], variants.reshape(-1)[order], documents.reshape(-1)[order])
     statistics = {
         "draws_from_first_topic": float(largest[0]) / peers,
         "draws_from_second_topic": float(largest[1]) / peers,
         "draws_from_third_topic": float(largest[2]) / peers,
         "documents_a_peer": sum(map(len, holdings)) / peers,
     }
-    return Interests(tuple(holdings), tuple(events[number] for number in order), statistics)
+    return Interests(PeerDocuments.of(holdings), events, statistics)

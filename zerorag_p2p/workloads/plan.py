@@ -20,7 +20,7 @@ from zerorag_p2p.workloads.scenario import (
     Replace,
     Scenario,
 )
-from zerorag_p2p.workloads.workload import QueryEvent, Workload
+from zerorag_p2p.workloads.workload import Events, PeerDocuments, QueryEvent, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class _Drawing:
             if others and self.randomness.random() < entry.questions:
                 query, document = self.randomness.choice(questions)
                 events[number] = QueryEvent(self.randomness.choice(others), query, document)
-        self.workload = replace(self.workload, events=tuple(events))
+        self.workload = replace(self.workload, events=Events.of(events))
         self.steps.append(
             IntroduceTopic(before=before, topic=topic, documents=documents, owners=owners)
         )
@@ -196,11 +196,10 @@ def _without(workload: Workload, documents: Sequence[int]) -> Workload:
     gone = frozenset(documents)
     return replace(
         workload,
-        holdings=tuple(
-            tuple(document for document in held if document not in gone)
-            for held in workload.holdings
+        holdings=PeerDocuments.of(
+            [document for document in held if document not in gone] for held in workload.holdings
         ),
-        events=tuple(event for event in workload.events if event.document not in gone),
+        events=Events.of(event for event in workload.events if event.document not in gone),
     )
 
 
