@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +56,13 @@ class OutcomeTable:
     def __len__(self) -> int:
         return len(self.events)
 
-    def rows(self, chosen: NDArray[np.bool_]) -> OutcomeTable:
-        """The rows where `chosen` [n] is true."""
-        columns = {item.name: getattr(self, item.name) for item in fields(self)}
-        return OutcomeTable(
-            **{name: None if column is None else column[chosen] for name, column in columns.items()}
-        )
+    def rows(self, chosen: slice | NDArray[np.bool_]) -> OutcomeTable:
+        """Some of the rows: a slice of them, or those where a mask [n] is true."""
+        columns: dict[str, Any] = {}
+        for item in fields(self):
+            column = getattr(self, item.name)
+            columns[item.name] = None if column is None else column[chosen]
+        return OutcomeTable(**columns)
 
     def measure(self, *, others: int = 0, budget: int = 0) -> dict[str, float]:
         """The metrics of a result file: means over questions; what was not measured is absent.
@@ -94,20 +97,19 @@ class OutcomeTable:
             metrics["random_order_hit_rate"] = round(float(np.average(rates, weights=times)), 6)
         return metrics
 
-    def by_tenth(
-        self, events: int, *, others: int = 0, budget: int = 0
-    ) -> list[Mapping[str, float]]:
+    def by_tenth(self, events: int, *, others: int = 0, budget: int = 0) -> list[dict[str, float]]:
         """`measure` of each tenth of a workload of `events` events."""
-        tenth = 10 * self.events // events
-        return [
-            self.rows(tenth == number).measure(others=others, budget=budget) for number in range(10)
-        ]
+        ends = [-(-events * number // 10) for number in range(11)]
+        return [part.measure(others=others, budget=budget) for part in self._parts(ends)]
 
-    def by_batch(self, events: int, batch: int) -> list[Mapping[str, float]]:
+    def by_batch(self, events: int, batch: int) -> list[dict[str, float]]:
         """`measure` of every `batch` events of a workload; the last ones may be fewer."""
-        part = self.events // batch
-        return [self.rows(part == number).measure() for number in range(-(-events // batch))]
+        return [part.measure() for part in self._parts([*range(0, events, batch), events])]
+
+    def _parts(self, ends: Sequence[int]) -> Iterator[OutcomeTable]:
+        rows = np.searchsorted(self.events, ends).tolist()
+        return (self.rows(slice(start, end)) for start, end in pairwise(rows))
 
 
-def _mean(values: NDArray[np.generic]) -> float:
+def _mean(values: NDArray[Any]) -> float:
     return round(float(np.mean(values, dtype=np.float64)), 6)
