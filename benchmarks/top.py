@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 
 from zerorag_p2p.client import OnEvent
 from zerorag_p2p.tui.app import TopApp
+from zerorag_p2p.tui.nodes import NamedNodes
 from zerorag_p2p.tui.recording import ReplayedNode
 from zerorag_p2p.tui.screenshots import shipped_recording
 from zerorag_p2p.tui.source import Json
@@ -99,7 +100,7 @@ def _endless(events: Sequence[Json]) -> Iterator[Json]:
 def serve() -> None:
     """Run the window, in the terminal that standard input is."""
     node = BusyNode(shipped_recording())
-    TopApp({"busy": lambda: node}).run()
+    TopApp(NamedNodes({"busy": lambda: node})).run()
 
 
 class Terminal:

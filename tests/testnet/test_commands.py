@@ -98,11 +98,13 @@ def test_a_testnet_is_broken_and_mended_from_a_second_terminal(terminal: Termina
         assert terminal.json("join", "--count", "2")["nodes"] == ["p6", "p7"]
         terminal.run("links", "--latency", "2")
         terminal.run("misbehave", "black-hole", "p3")
-        terminal.run("skew", "600", "p4")
+        terminal.run("skew", "-600", "p4")
+        assert "finite" in terminal.run("links", "--latency", "nan", code=2).stderr
         snapshot = terminal.json("status")
         assert set(states(snapshot)) == {"running"}
         assert snapshot["latency_ms"] == 2.0
-        assert snapshot["rows"][3]["misbehaving"]
+        assert snapshot["rows"][3]["misbehaving"] == "black-hole"
+        assert snapshot["rows"][4]["clock_skew_s"] == -600.0
 
         assert "no node 'p99'" in terminal.run("kill", "p99", code=2).stderr
         assert "name nodes" in terminal.run("kill", code=2).stderr
@@ -115,6 +117,16 @@ def test_a_testnet_is_broken_and_mended_from_a_second_terminal(terminal: Termina
             check=True,
         )
         assert json.loads(node.stdout)["roster"]["members"] == PEERS + 2
+
+        top = [*terminal.command("top", "--json"), "--testnet"]  # in its default folder
+        watched = subprocess.run(
+            top, env=terminal.environment, capture_output=True, timeout=TIMEOUT_S, check=True
+        )
+        figures = json.loads(watched.stdout)
+        assert figures["testnet"]["nodes"] == PEERS + 2
+        assert {node["status"]["peer_id"] for node in figures["nodes"]} == {
+            row["peer"] for row in snapshot["rows"]
+        }
 
         terminal.run("stop")
         assert process.wait(TIMEOUT_S) == 0

@@ -52,9 +52,10 @@ def test_what_a_testnet_cannot_do_is_named(zerorag_testnet: TestnetStarter) -> N
     testnet = zerorag_testnet({"Clinic": [], "Hospital": HOSPITAL})
     with testnet.node("Clinic") as client:
         with pytest.raises(UsageError, match="fixed"):
-            client.documents()
+            client.share("documents")
         assert client.status()["organisation"] == "Clinic"
         assert client.collections()[0]["name"] == "documents"
+        assert client.documents() == []
         assert [row["organisation"] for row in client.peers()] == ["Hospital"]
     with pytest.raises(UsageError, match="no node 'Hospice'"):
         testnet.node("Hospice")

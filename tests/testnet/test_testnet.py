@@ -210,6 +210,12 @@ async def test_mistakes_are_named(autojump_clock: object) -> None:
         small(network="carrier pigeons")
 
 
+async def test_what_fails_within_is_raised_as_it_is(autojump_clock: object) -> None:
+    with pytest.raises(UsageError, match="no node 'p99'"):
+        async with small().running() as testnet:
+            await testnet.kill("p99")
+
+
 # Clocks and networks.
 
 

@@ -7,4 +7,4 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     for module in ("top_screen", "screens"):
         monkeypatch.setattr(f"zerorag_p2p.tui.{module}.TOP_REDRAW_S", 0.02)
-    monkeypatch.setattr("zerorag_p2p.tui.top_screen.TOP_REFRESH_S", 0.05)
+        monkeypatch.setattr(f"zerorag_p2p.tui.{module}.TOP_REFRESH_S", 0.05)

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from zerorag_p2p.client import OnEvent
 from zerorag_p2p.errors import NodeNotRunningError
 from zerorag_p2p.tui.app import TopApp
+from zerorag_p2p.tui.nodes import NamedNodes, Nodes
 from zerorag_p2p.tui.source import Json
 
 NOW = 1_800_000_000.0
@@ -96,6 +97,7 @@ class RecordedNode:
             "neighbors": len(self.neighbor_rows),
             "connections": 4,
             "remembered_queries": 12,
+            "library": {"documents": 43},
             "traffic": {
                 **dict.fromkeys(counts, 0),
                 "answered": self.answers,
@@ -267,9 +269,15 @@ Scene = Callable[[TopApp, Pilot[None]], Coroutine[Any, Any, None]]
 def play(scene: Scene, *nodes: RecordedNode, size: tuple[int, int] = (80, 24)) -> None:
     """Run a scene in the window, on asyncio."""
     sources = nodes or (RecordedNode(),)
+    openers = {node.name: lambda node=node: node for node in sources}
+    play_nodes(scene, NamedNodes(openers), size=size)
+
+
+def play_nodes(scene: Scene, nodes: Nodes, *, size: tuple[int, int] = (80, 24)) -> None:
+    """Run a scene in the window on whatever nodes."""
 
     async def run() -> None:
-        app = TopApp({node.name: lambda node=node: node for node in sources}, clock=lambda: NOW)
+        app = TopApp(nodes, clock=lambda: NOW)
         async with app.run_test(size=size) as pilot:
             await scene(app, pilot)
 

@@ -14,14 +14,17 @@ from tests.tui.recorded import (
     neighbor,
     peer_id,
     play,
+    play_nodes,
     screen,
     shows,
     walk_events,
 )
 from zerorag_p2p.config import TOP_QUERIES
+from zerorag_p2p.errors import NodeNotRunningError
 from zerorag_p2p.tui.app import TopApp
 from zerorag_p2p.tui.row_table import RowTable
 from zerorag_p2p.tui.screens import QueryScreen
+from zerorag_p2p.tui.source import Json
 
 
 def organisations(app: TopApp) -> list[str]:
@@ -40,11 +43,12 @@ def test_neighbours_fit_a_small_terminal_with_header_and_keys() -> None:
         lines = screen(app).splitlines()
         assert len(lines) == 24
         assert {len(line) for line in lines} == {80}
-        assert "General Hospital (12D3KooW…000999)  cardio-net v3  up 2 h 0 min" in lines[0]
+        assert "General Hospital (12D3KooW…000999)  up 2 h 0 min  cardio-net v3" in lines[0]
         assert "asked 0.0/s" in lines[1]
+        assert lines[2].strip() == "6 neighbours, 4 connected, 12 in query memory"
         for name in ("organisation", "state", "age▼", "useful", "trip", "vectors"):
-            assert name in lines[4]
-        assert "received" not in lines[4]  # There is no room for it.
+            assert name in lines[5]
+        assert "received" not in lines[5]  # There is no room for it.
         row = next(line for line in lines if "Hospital 003" in line)
         assert row.split() == [
             *("Hospital", "003", "12D3KooW…000003", "unreachable"),
@@ -298,14 +302,70 @@ def test_several_nodes_are_watched_in_turn() -> None:
         await pilot.press("2")
         await shows(app, pilot, "apixaban")
         await pilot.press("n")
-        await shows(app, pilot, "1 Clinic A", "2 Clinic B")
+        await shows(app, pilot, "nbrs", "running", " 43 ")
+        first.runs = False
+        await shows(app, pilot, "stopped")
+        by_name = {line.split()[1]: line.split()[2:] for line in screen(app).splitlines()[2:4]}
+        assert by_name["A"] == ["-", "stopped", *"-----"]
+        assert by_name["B"][:-1] == ["Clinic", "B", "running", "43", "2", "4", "12"]
+        first.runs = True
         await pilot.press("enter")
-        await shows(app, pilot, "[1/2]", "no query since")
+        await shows(app, pilot, "Clinic A [1/2]", "no query since")
         await pilot.press("left_square_bracket")
         await shows(app, pilot, "[2/2]")
 
     play(scene, first, second)
     assert second.closed
+
+
+class _Grown:
+    """Nodes of a testnet: more of them at every look, and no longer any when it ends."""
+
+    def __init__(self) -> None:
+        self.runs = True
+        self.node = RecordedNode()
+
+    def names(self) -> list[str]:
+        return ["p0", "p2", "p10"] if self.runs else []
+
+    def open(self, name: str) -> RecordedNode:
+        del name
+        return self.node
+
+    async def rows(self) -> list[Json]:
+        if not self.runs:
+            raise NodeNotRunningError("no testnet is running")
+        states = {"p0": "running", "p2": "frozen", "p10": "running"}
+        return [
+            {
+                "name": name,
+                "organisation": f"Hospital {name}",
+                "state": states[name],
+                "misbehaving": "tarpit" if name == "p0" else "",
+                "clock_skew_s": -5.0 if name == "p10" else 0.0,
+            }
+            for name in self.names()
+        ]
+
+
+def test_nodes_of_a_testnet_are_chosen_by_what_was_done_to_them() -> None:
+    nodes = _Grown()
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await shows(app, pilot, "p0 [1/3]")
+        await pilot.press("n")
+        await shows(app, pilot, "tarpit", "frozen", "clock -5 s")
+        lines = screen(app).splitlines()[2:5]
+        assert [line.split()[0] for line in lines] == ["p0", "p2", "p10"]
+        await pilot.press("end", "enter")
+        await shows(app, pilot, "p10 [3/3]")
+        await pilot.press("n")
+        nodes.runs = False
+        await shows(app, pilot, "Nodes: no testnet is running")
+        await pilot.press("escape", "right_square_bracket", "n")
+        await shows(app, pilot, "General Hospital")
+
+    play_nodes(scene, nodes)
 
 
 def test_what_other_peers_wrote_cannot_steer_the_terminal() -> None:

@@ -11,6 +11,7 @@ from zerorag_p2p.cli.activity import events, memory, refusals
 from zerorag_p2p.cli.command import Program, example
 from zerorag_p2p.cli.consortium import consortium
 from zerorag_p2p.cli.docs import docs
+from zerorag_p2p.cli.experiment import experiment
 from zerorag_p2p.cli.node import init, neighbors, node, peers, show_id, status, version
 from zerorag_p2p.cli.query import get, query, verify
 from zerorag_p2p.cli.testnet import testnet
@@ -39,6 +40,7 @@ for _command in (
     *(memory, refusals, events, top),
     *(query, get, verify, version),
     testnet,
+    experiment,
 ):
     cli.add_command(_command)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,22 +35,51 @@ _MAX_PEERS: Final = 500
 _TABLE_MARGIN: Final = 6
 
 
-class _FolderType(click.ParamType[TestnetFolder]):
+class TestnetFolderType(click.ParamType[TestnetFolder]):
+    """The folder of a testnet; an empty one is the default."""
+
+    __test__ = False  # pytest takes a class of this name for tests
+
     name = "folder"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> TestnetFolder:
+        """The folder of a value that was typed."""
         del param, ctx
         if isinstance(value, TestnetFolder):
             return value
         return TestnetFolder.resolve(value, os.environ)
 
 
+class _Number(click.FloatRange):
+    """A number in a range. Click alone takes "nan" and "inf" for numbers, too."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+_POSITIVE: Final = _Number(min=0)
+
+latency_option = click.option(
+    "--latency", type=_POSITIVE, default=0.0, metavar="MS", help="One way."
+)
+jitter_option = click.option(
+    "--jitter", type=_POSITIVE, default=0.0, metavar="MS", help="Mean time beyond it."
+)
+loss_option = click.option(
+    "--loss", type=_Number(0, 1), default=0.0, metavar="SHARE", help="Of messages, 0 to 1."
+)
+
 folder_option = click.option(
     "--testnet",
     "folder",
-    type=_FolderType(),
+    type=TestnetFolderType(),
     default=lambda: TestnetFolder.resolve(None, os.environ),
     help="Folder of the testnet.  [default: $ZERORAG_TESTNET, else a runtime folder of the user]",
 )
@@ -105,12 +135,12 @@ def testnet() -> None:
     show_default=True,
     help="What carries the messages; latency, loss, freezing and partitions need memory.",
 )
-@click.option("--latency", type=float, default=0.0, metavar="MS", help="One way.")
-@click.option("--jitter", type=float, default=0.0, metavar="MS", help="Mean time beyond it.")
-@click.option("--loss", type=float, default=0.0, metavar="SHARE", help="Of messages, 0 to 1.")
+@latency_option
+@jitter_option
+@loss_option
 @click.option(
     "--rate",
-    type=float,
+    type=_POSITIVE,
     default=1.0,
     show_default=True,
     metavar="QUERIES",
@@ -142,42 +172,43 @@ def up(
     """Start a testnet in the foreground, with a table of its nodes.
 
     In a second terminal `zerorag testnet query`, `kill`, `freeze`, `partition` and the others act
-    on it, and `zerorag --home FOLDER/p0` commands and `zerorag top` work on each of its nodes.
-    Ctrl-C or `zerorag testnet stop` ends it.
+    on it, `zerorag top --testnet` watches its nodes, and commands on a node take the home of one,
+    FOLDER/p0 for instance. Ctrl-C or `zerorag testnet stop` ends it.
     """
     from zerorag_p2p.config import EmbeddingConfig
     from zerorag_p2p.testnet.faults import Conditions
     from zerorag_p2p.testnet.sources import open_source
     from zerorag_p2p.testnet.testnet import Testnet
-    from zerorag_p2p.testnet.up import run_testnet
+    from zerorag_p2p.testnet.up import claimed, run_testnet
 
     conditions = None
     if latency or jitter or loss:
         conditions = Conditions(latency_s=latency / 1000, jitter_s=jitter / 1000, loss=loss)
     embedding = EmbeddingConfig() if embedder is None else EmbeddingConfig(embedder=embedder)
-    with output.progress_line(not as_json) as show:
-        show("embedding the documents")
-        source = open_source(
-            documents, peers=peers, seed=seed, embedding=embedding, pubmedqa=pubmedqa
+
+    def on_ready(ready: Json) -> None:
+        # One line, and at once: whoever started the testnet may wait for it.
+        click.echo(
+            json.dumps(ready)
+            if as_json
+            else f"{output.counted(ready['nodes'], 'node')} ready; folder {ready['folder']}"
         )
-    net = Testnet(
-        source.workload,
-        network=network,
-        conditions=conditions,
-        seed=seed,
-        organisations=source.organisations,
-    )
-    with _live_table(not as_json) as on_snapshot:
 
-        def on_ready(ready: Json) -> None:
-            # One line, and at once: whoever started the testnet may wait for it.
-            click.echo(
-                json.dumps(ready)
-                if as_json
-                else f"{ready['nodes']} nodes are ready; folder {ready['folder']}"
+    with claimed(folder):
+        with output.progress_line(not as_json) as show:
+            show("embedding the documents")
+            source = open_source(
+                documents, peers=peers, seed=seed, embedding=embedding, pubmedqa=pubmedqa
             )
-
-        run_testnet(folder, net, source, rate=rate, on_ready=on_ready, on_snapshot=on_snapshot)
+        net = Testnet(
+            source.workload,
+            network=network,
+            conditions=conditions,
+            seed=seed,
+            organisations=source.organisations,
+        )
+        with _live_table(not as_json) as on_snapshot:
+            run_testnet(folder, net, source, rate=rate, on_ready=on_ready, on_snapshot=on_snapshot)
 
 
 @testnet.command(epilog=example("zerorag testnet stop"))
@@ -329,12 +360,16 @@ def partition(
     if groups and count is not None:
         raise UsageError("give groups or a number of them, not both")
     with _client(folder) as client:
-        done = client.partition([group.split(",") for group in groups], count=count)
+        done = client.partition([_names(group) for group in groups], count=count)
     if as_json:
         output.print_json(done)
     else:
         for group in done["groups"]:
             click.echo(f"apart: {', '.join(group)}")
+
+
+def _names(group: str) -> list[str]:
+    return [name.strip() for name in group.split(",") if name.strip()]
 
 
 @testnet.command(epilog=example("zerorag testnet heal"))
@@ -347,10 +382,12 @@ def heal(folder: TestnetFolder, as_json: bool) -> None:
 
 
 @testnet.command(epilog=example("zerorag testnet links --latency 50 --jitter 10 --loss 0.05"))
-@click.option("--latency", type=float, default=0.0, metavar="MS", help="One way.")
-@click.option("--jitter", type=float, default=0.0, metavar="MS", help="Mean time beyond it.")
-@click.option("--bandwidth", type=float, default=0.0, metavar="BYTES", help="A second and node.")
-@click.option("--loss", type=float, default=0.0, metavar="SHARE", help="Of messages, 0 to 1.")
+@latency_option
+@jitter_option
+@click.option(
+    "--bandwidth", type=_POSITIVE, default=0.0, metavar="BYTES", help="A second and node."
+)
+@loss_option
 @folder_option
 @json_option
 def links(
@@ -365,7 +402,7 @@ def links(
     """Set latency, bandwidth and loss of every link; what is left out is perfect."""
     with _client(folder) as client:
         done = client.links(latency_ms=latency, jitter_ms=jitter, bandwidth=bandwidth, loss=loss)
-    _tell(done, f"latency {latency:g} ms, loss {loss:.1%}", as_json=as_json)
+    _tell(done, _conditions(done) or "links are perfect", as_json=as_json)
 
 
 @testnet.command(
@@ -389,8 +426,11 @@ def misbehave(
         _tell_nodes(client.misbehave(how, *nodes, count=count), as_json=as_json)
 
 
-@testnet.command(epilog=example("zerorag testnet skew 600 p3"))
-@click.argument("seconds", type=float)
+@testnet.command(
+    epilog=example("zerorag testnet skew 600 p3", "zerorag testnet skew -600 --count 2"),
+    context_settings={"ignore_unknown_options": True},  # or -600 would be one
+)
+@click.argument("seconds", type=_Number())
 @click.argument("nodes", nargs=-1, metavar="[NODE]...")
 @count_option
 @folder_option
@@ -403,7 +443,7 @@ def skew(
     folder: TestnetFolder,
     as_json: bool,
 ) -> None:
-    """Set the clocks of nodes SECONDS ahead of the testnet's; 0 sets them right."""
+    """Set the clocks of nodes SECONDS ahead of the testnet's, or behind it; 0 sets them right."""
     with _client(folder) as client:
         _tell_nodes(client.skew(seconds, *nodes, count=count), as_json=as_json)
 
@@ -559,18 +599,22 @@ _COLUMNS: Final = (
     "organisation",
     "state",
     "docs",
-    "neighbours",
-    "connections",
+    "nbrs",
+    "conns",
     "adverts",
-    "remembered",
+    "memory",
     "answered",
 )
+
+
+def _is_well(row: Json) -> bool:
+    return row["state"] == "running" and not row["misbehaving"] and not row["clock_skew_s"]
 
 
 def _cells(row: Json) -> tuple[object, ...]:
     state = row["state"]
     if row["misbehaving"]:
-        state += ", misbehaving"
+        state += f", {row['misbehaving']}"
     if row["clock_skew_s"]:
         state += f", {row['clock_skew_s']:+g} s"
     figures = ("neighbors", "connections", "advertised_vectors", "remembered_queries", "answered")
@@ -588,14 +632,25 @@ def _headline(snapshot: Json) -> str:
     parts += [f"{snapshot[name]} {name}" for name in ("frozen", "stopped") if snapshot[name]]
     if snapshot["partitioned"]:
         parts.append("partitioned")
-    if snapshot["latency_ms"] or snapshot["loss"]:
-        parts.append(f"latency {snapshot['latency_ms']:g} ms, loss {snapshot['loss']:.1%}")
+    if conditions := _conditions(snapshot):
+        parts.append(conditions)
     if snapshot["window"]:
         parts.append(
             f"last {output.counted(snapshot['window'], 'question')}: "
             f"{snapshot['hit_rate']:.0%} found, {snapshot['contacts']:.1f} contacts each"
         )
     return "; ".join(parts)
+
+
+def _conditions(links: Json) -> str:
+    """What is not perfect about the links."""
+    texts = {
+        "latency_ms": f"latency {links['latency_ms']:g} ms",
+        "jitter_ms": f"jitter {links['jitter_ms']:g} ms",
+        "bandwidth": f"bandwidth {output.size(links['bandwidth'])}/s",
+        "loss": f"loss {links['loss']:.1%}",
+    }
+    return ", ".join(text for name, text in texts.items() if links[name])
 
 
 @contextmanager
@@ -617,22 +672,24 @@ def _live_table(shown: bool) -> Iterator[Callable[[Json], None]]:
 
 def _table(snapshot: Json, height: int) -> RenderableType:
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     rows = snapshot["rows"]
     # Whatever is not as it should be comes first, then the busiest.
-    order = sorted(rows, key=lambda row: (row["state"] == "running", -row.get("answered", 0)))
+    order = sorted(rows, key=lambda row: (_is_well(row), -row.get("answered", 0)))
     table = Table(
-        *_COLUMNS,
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
+        collapse_padding=True,
         header_style="bold",
-        title=Text(_headline(snapshot)),
-        title_justify="left",
-        title_style="",
+        expand=True,
     )
+    for name in _COLUMNS:
+        # One line a node, whose name gives way in a narrow terminal.
+        table.add_column(name, no_wrap=True, ratio=1 if name == "organisation" else None)
     styles = {"running": "", "frozen": "cyan", "stopped": "red"}
     for row in order[: max(height, 1)]:
         table.add_row(
@@ -641,7 +698,7 @@ def _table(snapshot: Json, height: int) -> RenderableType:
     hidden = len(rows) - max(height, 1)
     if hidden > 0:
         table.caption = f"and {hidden} more: zerorag testnet status"
-    return table
+    return Group(Text(_headline(snapshot)), table)
 
 
 def _tell(value: Json, sentence: str, *, as_json: bool) -> None:

@@ -1,15 +1,17 @@
-"""The experiments by name: which runs each consists of, and what is read off them."""
+"""What an experiment is: the runs it consists of, and what is read off them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from zerorag_p2p.config import RoutingConfig
-from zerorag_p2p.errors import UsageError
+from zerorag_p2p.config import MAX_ADVERTISED, RoutingConfig
+from zerorag_p2p.experiments.quantity import Quantity
+from zerorag_p2p.workloads.outcome_table import OutcomeTable
 from zerorag_p2p.workloads.results import Json
-from zerorag_p2p.workloads.scenario import Crash, Introduce, Scenario
+from zerorag_p2p.workloads.scenario import NetworkModel, Scenario
 
 #: The two readings of where a walk starts (the paper's algorithm 1 and its prose). The first also
 #: asks random members when nobody promising is left; the second ends there, as published.
@@ -20,124 +22,118 @@ READINGS: Final[Mapping[str, Callable[[RoutingConfig], RoutingConfig]]] = {
     PAPER: lambda routing: replace(routing, start="paper", exploration="none"),
 }
 
-#: Owners of a new topic (paper, figure 8), by reading: the slower one is run for two of them.
-OWNERS: Final[Mapping[str, Sequence[int]]] = {OWN_STATE_FIRST: (1, 5, 10, 25, 50), PAPER: (1, 10)}
+#: Every peer advertises all that it has: the paper's peers have thirty documents and no limit.
+PAPER_ROUTING: Final = RoutingConfig(advertisement_limit=MAX_ADVERTISED)
 
-#: Published figures (paper, section 4.4).
-PAPER_CHURN: Final = {
-    "hit_rate_last_tenth": 0.955,
-    "requests_before": 8.9,
-    "requests_after": 15.1,
-}
+#: One question at a time and nothing lost, as in the paper's simulator.
+PAPER_NETWORK: Final = NetworkModel(latency_ms=0.0, jitter_ms=0.0, queries_per_s=0.0)
 
-#: What a rate has to reach to count as 1.0 in a figure of two decimals.
-_AS_GOOD_AS_ONE: Final = 0.995
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A system that is not ZeroRAG, by the name under which `systems` builds it."""
+
+    kind: str
+    options: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of the runs that an experiment compares."""
+    """One of the runs that an experiment compares.
+
+    Attributes:
+        name: The reading, then what is varied: "paper, memory 10"; of a baseline its name first.
+        scenario: Peers, workload and, of ZeroRAG, the routing.
+        baseline: The system that runs instead of ZeroRAG.
+        x: The value that is varied, where the experiment varies a number.
+    """
 
     name: str
     scenario: Scenario
+    baseline: Baseline | None = None
+    x: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+#: Draws the figure of a result as PNG.
+Draw: TypeAlias = Callable[[Json, Path], None]
+
+
+def _read_nothing(result: Json) -> Json:
+    del result
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """An experiment.
+    """An experiment, declared.
 
     Attributes:
-        scenario: Name of the scenario it starts from.
+        name: By which it is asked for.
+        shows: What it shows, in a sentence without its full stop.
+        source: Where the figures to compare with are published; "" if nowhere.
+        base: Makes the scenario that its runs vary. `workload` names the data that it wants.
         variants: The runs, the one that stands for the experiment first.
-        read: What is read off the result of a run, ready for JSON.
+        quantities: What its table shows.
+        draw: Draws its figure.
+        read: What is read off the JSON of a run besides, ready for JSON.
+        read_table: The same from the outcome of every question and the number of questions; only
+            worlds that keep outcomes can run such an experiment.
+        batches: Whether runs keep their metrics by batch.
     """
 
-    scenario: str
+    name: str
+    shows: str
+    source: str
+    base: Callable[[], Scenario]
     variants: Callable[[Scenario], Sequence[Variant]]
-    read: Callable[[Json], dict[str, Any]]
+    quantities: Sequence[Quantity]
+    draw: Draw
+    read: Callable[[Json], Json] = _read_nothing
+    read_table: Callable[[OutcomeTable, int], Json] | None = None
+    batches: bool = False
 
 
-def _churn_variants(scenario: Scenario) -> list[Variant]:
-    return [Variant(reading, _with_reading(scenario, reading)) for reading in READINGS]
-
-
-def _new_topic_variants(scenario: Scenario) -> list[Variant]:
+def in_readings(scenario: Scenario, setting: str = "", x: float | None = None) -> list[Variant]:
+    """A variant for each reading, named after it and what is set otherwise."""
     return [
         Variant(
-            f"{reading}, {owners} owners", _with_owners(_with_reading(scenario, reading), owners)
+            f"{reading}, {setting}" if setting else reading,
+            replace(scenario, routing=adapt(scenario.routing)),
+            x=x,
         )
-        for reading in READINGS
-        for owners in OWNERS[reading]
-        if owners <= scenario.peers // 4
+        for reading, adapt in READINGS.items()
     ]
 
 
-def _with_reading(scenario: Scenario, reading: str) -> Scenario:
-    return replace(scenario, routing=READINGS[reading](scenario.routing))
+def sweep(
+    scenario: Scenario,
+    setting: str,
+    values: Iterable[int],
+    change: Callable[[Scenario, int], Scenario],
+) -> list[Variant]:
+    """A variant for each reading and value; `setting` names what is varied, "memory"."""
+    return [
+        variant
+        for value in values
+        for variant in in_readings(change(scenario, value), f"{setting} {value}", value)
+    ]
 
 
-def _with_owners(scenario: Scenario, owners: int) -> Scenario:
-    timeline = tuple(
-        replace(entry, owners=owners) if isinstance(entry, Introduce) else entry
-        for entry in scenario.timeline
-    )
-    return replace(scenario, timeline=timeline)
+def with_routing(scenario: Scenario, **settings: Any) -> Scenario:
+    """The scenario with other settings of its routing."""
+    return replace(scenario, routing=replace(scenario.routing, **settings))
 
 
-def _read_churn(result: Json) -> dict[str, Any]:
-    """Before, at and after the crash; `at` is the batch that begins with it."""
-    tenths, batches = result["by_tenth"], result["by_batch"]
-    crash_at = _at(result, Crash)
-    tenth, batch = int(10 * crash_at), int(crash_at * len(batches))
-    after = tenths[tenth:]
-    return {
-        "before": tenths[tenth - 1],
-        "at": batches[batch],
-        "last_tenth": tenths[-1],
-        "requests_after": sum(item["requests_to_target"] for item in after) / len(after),
-        "published": PAPER_CHURN,
-    }
+def setting_of(variant: str) -> str:
+    """The name of a variant without its reading: "memory 10"."""
+    reading, _, setting = variant.partition(", ")
+    return setting if reading in READINGS else variant
 
 
-def _read_new_topic(result: Json) -> dict[str, Any]:
-    """How many batches after its introduction every question about the topic is answered."""
-    batches = result["introduced"]["by_batch"]
-    first = int(_at(result, Introduce) * len(batches))
-    rates = [batch.get("hit_rate") for batch in batches[first:]]
-    return {
-        "introduced_at_batch": first,
-        "hit_rates": rates,
-        "batches_to_0.995": _first(rates, _AS_GOOD_AS_ONE),
-        "batches_to_1": _first(rates, 1.0),
-    }
-
-
-def _at(result: Json, kind: type) -> float:
-    action = kind.__name__.lower()
-    timeline = result["settings"]["timeline"]
-    return next(float(entry["at"]) for entry in timeline if entry["action"] == action)
-
-
-def _first(rates: Sequence[float | None], least: float) -> int | None:
-    """Number, from 1, of the first batch whose rate is at least `least`."""
-    for number, rate in enumerate(rates, start=1):
-        if rate is not None and rate >= least:
-            return number
-    return None
-
-
-EXPERIMENTS: Final[Mapping[str, Experiment]] = {
-    "churn": Experiment("churn", _churn_variants, _read_churn),
-    "new-topic": Experiment("new-topic", _new_topic_variants, _read_new_topic),
-}
-
-
-def find_experiment(name: str) -> Experiment:
-    """The experiment of this name.
-
-    Raises:
-        UsageError: There is none; the message lists them.
-    """
-    if name not in EXPERIMENTS:
-        raise UsageError(f"there is no experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[name]
+def runs_by_variant(result: Json) -> dict[str, list[Json]]:
+    """The runs of every variant, one a seed; of a result of a single run, that run."""
+    runs: list[Json] = result.get("runs") or [{**result, "variant": result["system"]}]
+    grouped: dict[str, list[Json]] = {}
+    for run in runs:
+        grouped.setdefault(run["variant"], []).append(run)
+    return grouped

@@ -3,158 +3,265 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from zerorag_p2p.errors import UsageError
-from zerorag_p2p.experiments.experiment import find_experiment
-from zerorag_p2p.experiments.provenance import provenance
-from zerorag_p2p.simulation.run import run_scenario
-from zerorag_p2p.testnet.run import run_on_testnet
+from zerorag_p2p.experiments.experiment import Experiment, Variant
+from zerorag_p2p.experiments.provenance import commit, provenance
+from zerorag_p2p.experiments.registry import find_experiment
+from zerorag_p2p.experiments.run_files import RunFiles, RunKey, data_files
+from zerorag_p2p.experiments.scale import find_scale
+from zerorag_p2p.experiments.store import RUNS
+from zerorag_p2p.experiments.worlds import VECTORISED, check_world, run_variant
+from zerorag_p2p.workloads.folder import read_workload
 from zerorag_p2p.workloads.results import Json, mean_metrics, spread_of_metrics
-from zerorag_p2p.workloads.scenario import Scenario, load_scenario
+from zerorag_p2p.workloads.scenario import Scenario
 from zerorag_p2p.workloads.source import load_workload
 from zerorag_p2p.workloads.workload import Workload
 
-#: Called with the variant, its seed and how many of how many questions it has asked.
-OnProgress: TypeAlias = Callable[[str, int, int, int], None]
-
-#: Runs a scenario with its workload; told how many of how many questions have been asked.
-RunScenario: TypeAlias = Callable[[Scenario, Workload, Callable[[int, int], None] | None], Json]
+#: Workloads that exist as files of a user alone.
+OWN_FILES: Final = ("aol-ia", "amazon")
 
 
-def _smoke(scenario: Scenario) -> Scenario:
-    """Seconds instead of minutes: shows that everything runs, and no figure worth quoting."""
-    routing = replace(scenario.routing, contact_budget=6)
-    # Fewer questions in the same time, so that a batch lasts about as long as ever.
-    network = replace(scenario.network, queries_per_s=scenario.network.queries_per_s / 10)
-    return replace(scenario, peers=60, draws=10, batch=60, routing=routing, network=network)
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an experiment is.
+
+    Attributes:
+        variant: Variant of the run under way.
+        seed: Its seed.
+        run: Number of the run, from 1.
+        runs: Number of runs.
+        done: Questions of the run that are done.
+        questions: All its questions; 0 while the workload is made.
+        kept: Whether the run was kept by an earlier command and is not run again.
+        commit: Then the commit that it is of, "" if it is not known.
+    """
+
+    variant: str
+    seed: int
+    run: int
+    runs: int
+    done: int = 0
+    questions: int = 0
+    kept: bool = False
+    commit: str = ""
 
 
-def _laptop(scenario: Scenario) -> Scenario:
-    """As the scenario says: 5,000 peers, minutes a run."""
-    return scenario
+OnProgress: TypeAlias = Callable[[Progress], None]
 
 
-def _nodes(scenario: Scenario) -> Scenario:
-    """What whole nodes can do in minutes: 500 peers."""
-    # A tenth of the questions, so what happens between them has to happen sooner.
-    network = replace(scenario.network, refresh_s=20.0)
-    return replace(scenario, peers=500, batch=scenario.batch // 2, network=network)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be run.
+
+    Attributes:
+        name: Name of the experiment.
+        scale: Of `scale.SCALES`.
+        seeds: Runs of each variant, with seeds from 1; None for as many as the scale says.
+        world: Of `worlds.WORLDS`.
+        variants: How the names of the variants to run begin.
+        pubmedqa: Where PubMedQA is; without it synthetic documents take its place.
+        workload: A workload of the user, in place of PubMedQA.
+        results: Folder of results; every run is kept in a folder of the experiment below it.
+        fresh: Whether runs that were kept are run again.
+        outcomes: Whether every question's outcome is kept.
+    """
+
+    name: str
+    scale: str = "laptop"
+    seeds: int | None = None
+    world: str = VECTORISED
+    variants: str = ""
+    pubmedqa: Path | None = None
+    workload: Path | None = None
+    results: Path
+    fresh: bool = False
+    outcomes: bool = False
+
+    def command(self) -> str:
+        """The command line that gives this order, without what names places on a machine."""
+        parts = [f"zerorag experiment run {self.name} --scale {self.scale}"]
+        if self.seeds is not None:
+            parts.append(f"--seeds {self.seeds}")
+        if self.world != VECTORISED:
+            parts.append(f"--world {self.world}")
+        if self.variants:
+            parts.append(f'--variants "{self.variants}"')
+        if self.pubmedqa is not None:
+            parts.append("--pubmedqa FOLDER")
+        if self.workload is not None:
+            parts.append("--workload FOLDER")
+        return " ".join(parts)
 
 
-SCALES: Final[Mapping[str, Callable[[Scenario], Scenario]]] = {
-    "smoke": _smoke,
-    "laptop": _laptop,
-    "nodes": _nodes,
-}
-
-#: What runs a scenario: peers as values on an event queue, or whole nodes on trio.
-WORLDS: Final[Mapping[str, RunScenario]] = {
-    "simulator": run_scenario,
-    "testnet": run_on_testnet,
-}
-
-
-def run(
-    name: str,
-    *,
-    scale: str = "laptop",
-    seeds: int = 1,
-    workload_folder: Path | None = None,
-    world: str = "simulator",
-    variants: str = "",
-    on_progress: OnProgress | None = None,
-) -> Json:
+def run(order: Order, on_progress: OnProgress | None = None) -> Json:
     """Run an experiment; its result in the format of result files.
 
+    A run is stored when it is over. A run with the same settings, data and version of the package
+    that is stored already is taken from there.
+
     Top-level metrics are those of the first variant, means over the seeds. `variants` has them for
-    all, with what the experiment is about read off each run and, of two seeds or more, the spread;
-    `runs` has every run whole.
+    all: over the whole run, for the last tenth of it, which is what the paper reports, and for
+    every tenth, with what the experiment is about read off each run and, of two seeds or more, the
+    spread; `runs` has every run whole.
 
     Args:
-        name: "churn" or "new-topic".
-        scale: "smoke", "laptop" or "nodes".
-        seeds: Runs of each variant, with seeds from 1.
-        workload_folder: Where PubMedQA is; without it the synthetic workload is used.
-        world: "simulator" or "testnet".
-        variants: How the names of the variants to run begin.
-        on_progress: Called while a run is under way.
+        order: What to run.
+        on_progress: Called while runs are under way.
 
     Raises:
-        UsageError: There is no such experiment, scale, world or variant, or no PubMedQA in the
-            folder.
+        UsageError: There is no such experiment, scale, world or variant, or the data is missing
+            or does not fit.
     """
-    experiment = find_experiment(name)
-    if scale not in SCALES:
-        raise UsageError(f"there is no scale {scale!r}; known: {', '.join(SCALES)}")
-    if world not in WORLDS:
-        raise UsageError(f"there is no world {world!r}; known: {', '.join(WORLDS)}")
+    experiment = find_experiment(order.name)
+    check_world(experiment, order.world)
+    planned = plan_runs(experiment, order)
+    runner = _Runner(experiment, order, on_progress or (lambda _: None))
+    runs: dict[str, list[Json]] = {}
+    for number, variant in enumerate(planned, start=1):
+        progress = Progress(variant.name, variant.scenario.seed, number, len(planned))
+        runs.setdefault(variant.name, []).append(runner.run(variant, progress))
+    return _combined(experiment.name, order.command(), runs)
+
+
+def plan_runs(experiment: Experiment, order: Order) -> list[Variant]:
+    """Every run of an order in turn, each a variant with its seed.
+
+    Raises:
+        UsageError: There is no such scale or variant, or the data is missing or does not fit.
+    """
+    scale = find_scale(order.scale)
+    seeds = scale.seeds if order.seeds is None else order.seeds
     if seeds < 1:
         raise UsageError("an experiment needs at least one seed")
-    workload_name = "synthetic" if workload_folder is None else "pubmedqa"
-    base = replace(SCALES[scale](load_scenario(experiment.scenario)), workload=workload_name)
-    began = time.monotonic()
-    runs: dict[str, list[Json]] = {}
-    for seed in range(1, seeds + 1):
-        seeded = replace(base, seed=seed)
-        workload = load_workload(seeded, workload_folder)
-        for variant in experiment.variants(seeded):
-            if not variant.name.startswith(variants):
-                continue
-            progress = None
-            if on_progress is not None:
-                progress = _progress_of(on_progress, variant.name, seed)
-            started = time.monotonic()
-            result = WORLDS[world](variant.scenario, workload, progress)
-            result["variant"] = variant.name
-            result["findings"] = experiment.read(result)
-            result["wall_s"] = round(time.monotonic() - started, 1)
-            runs.setdefault(variant.name, []).append(result)
-    if not runs:
-        raise UsageError(f"no variant of {name!r} begins with {variants!r}")
+    base = _with_data(scale.fit(experiment.base()), order)
+    planned = [
+        variant
+        for seed in range(1, seeds + 1)
+        for variant in experiment.variants(replace(base, seed=seed))
+        if variant.name.startswith(order.variants)
+    ]
+    if not planned:
+        raise UsageError(f"no variant of {experiment.name!r} begins with {order.variants!r}")
+    if base.workload == "folder" and any(
+        _drawn_for(variant.scenario) != _drawn_for(base) for variant in planned
+    ):
+        raise UsageError(
+            f"{experiment.name} chooses its peers and documents itself: run it without --workload"
+        )
+    return planned
+
+
+def _drawn_for(scenario: Scenario) -> tuple[str, int, int]:
+    """What a workload is drawn for, apart from the seed."""
+    return scenario.workload, scenario.peers, scenario.draws
+
+
+def _with_data(base: Scenario, order: Order) -> Scenario:
+    """The scenario with the workload that the order has data for."""
+    if base.workload in OWN_FILES:
+        if order.workload is None:
+            raise UsageError(
+                f"{base.name} asks the questions of {base.workload}, which is not part of this "
+                "package: get it, and name its folder with --workload (docs/workloads.md)"
+            )
+        return base
+    if order.workload is not None:
+        peers = len(read_workload(order.workload, seed=base.seed).holdings)
+        return replace(base, workload="folder", peers=peers)
+    if base.workload == "pubmedqa" and order.pubmedqa is None:
+        return replace(base, workload="synthetic")
+    return base
+
+
+class _Runner:
+    """Runs variants, or takes what an earlier command kept of them."""
+
+    def __init__(self, experiment: Experiment, order: Order, on_progress: OnProgress) -> None:
+        self._experiment = experiment
+        self._order = order
+        self._on_progress = on_progress
+        self._files = RunFiles(order.results / experiment.name / RUNS)
+        self._folder = order.pubmedqa if order.workload is None else order.workload
+        self._data = data_files(self._folder)
+        self._workload: tuple[tuple[object, ...], Workload] | None = None
+
+    def run(self, variant: Variant, progress: Progress) -> Json:
+        key = RunKey(variant, self._order.world, self._data)
+        if not self._order.fresh:
+            kept = self._files.find(key, outcomes=self._order.outcomes)
+            if kept is not None:
+                self._on_progress(replace(progress, kept=True, commit=kept["commit"]))
+                return kept
+        self._on_progress(progress)
+        started = time.monotonic()
+        ran = run_variant(
+            self._experiment,
+            variant,
+            self._workload_of(variant.scenario),
+            world=key.world,
+            on_progress=lambda done, questions: self._on_progress(
+                replace(progress, done=done, questions=questions)
+            ),
+        )
+        result = {
+            **ran.result,
+            "variant": variant.name,
+            "x": variant.x,
+            "commit": commit(),
+            "wall_s": round(time.monotonic() - started, 1),
+        }
+        self._files.keep(key, result, ran.outcomes if self._order.outcomes else None)
+        return result
+
+    def _workload_of(self, scenario: Scenario) -> Workload:
+        """A workload; the last one is remembered, as variants that follow each other share it."""
+        wanted = (*_drawn_for(scenario), scenario.seed)
+        if self._workload is None or self._workload[0] != wanted:
+            self._workload = None  # the old one goes before the new one comes
+            self._workload = (wanted, load_workload(scenario, self._folder))
+        return self._workload[1]
+
+
+def _combined(name: str, command: str, runs: dict[str, list[Json]]) -> Json:
     first = next(iter(runs.values()))
-    command = f"python -m zerorag_p2p.experiments {name} --scale {scale} --seeds {seeds}"
-    if world != "simulator":
-        command += f" --world {world}"
-    if variants:
-        command += f" --variants {variants}"
-    if workload_folder is not None:
-        command += " --pubmedqa FOLDER"
+    all_runs = [result for results in runs.values() for result in results]
     return {
         "name": name,
         **{key: first[0][key] for key in ("system", "workload", "peers", "seed", "settings")},
         "seeds": [result["seed"] for result in first],
-        "metrics": _means(first),
-        "by_tenth": _means_by_tenth(first),
+        **_summary(first),
         **provenance(command),
-        "wall_s": round(time.monotonic() - began, 1),
-        "variants": {variant: _combined(results) for variant, results in runs.items()},
-        "runs": [result for results in runs.values() for result in results],
+        # Runs that were kept may be of an earlier commit.
+        "commit": ", ".join(dict.fromkeys(result["commit"] for result in all_runs)),
+        "wall_s": round(sum(result["wall_s"] for result in all_runs), 1),
+        "variants": {variant: _variant_summary(results) for variant, results in runs.items()},
+        "runs": all_runs,
     }
 
 
-def _progress_of(on_progress: OnProgress, variant: str, seed: int) -> Callable[[int, int], None]:
-    def report(done: int, total: int) -> None:
-        on_progress(variant, seed, done, total)
+def _summary(results: Sequence[Json]) -> Json:
+    tenths = list(zip(*(result["by_tenth"] for result in results), strict=True))
+    return {
+        "metrics": mean_metrics([result["metrics"] for result in results]),
+        "last_tenth": mean_metrics(tenths[-1]),
+        "by_tenth": [mean_metrics(tenth) for tenth in tenths],
+    }
 
-    return report
 
-
-def _combined(results: list[Json]) -> Json:
-    combined: Json = {"metrics": _means(results), "by_tenth": _means_by_tenth(results)}
+def _variant_summary(results: Sequence[Json]) -> Json:
+    summary: Json = {
+        **{key: results[0][key] for key in ("system", "workload", "peers")},
+        **_summary(results),
+    }
     if len(results) > 1:
-        combined["spread"] = spread_of_metrics([result["metrics"] for result in results])
-    combined["findings"] = [result["findings"] for result in results]
-    return combined
-
-
-def _means(results: list[Json]) -> dict[str, float]:
-    return mean_metrics([result["metrics"] for result in results])
-
-
-def _means_by_tenth(results: list[Json]) -> list[dict[str, float]]:
-    tenths = zip(*(result["by_tenth"] for result in results), strict=True)
-    return [mean_metrics(tenth) for tenth in tenths]
+        summary["spread"] = spread_of_metrics([result["metrics"] for result in results])
+        summary["spread_last_tenth"] = spread_of_metrics(
+            [result["by_tenth"][-1] for result in results]
+        )
+    summary["findings"] = [result["findings"] for result in results]
+    return summary

@@ -4,34 +4,65 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
-from zerorag_p2p.experiments.plots import plot, plot_scenario
+from zerorag_p2p.errors import UsageError
+from zerorag_p2p.experiments.plots import draw_scenario
+from zerorag_p2p.experiments.registry import find_experiment
+from zerorag_p2p.files import write_atomic
 from zerorag_p2p.workloads.results import Json
+
+#: In the folder of an experiment: its result, its figure and the folder of its runs.
+RESULT: Final = "result.json"
+FIGURE: Final = "figure.png"
+RUNS: Final = "runs"
 
 
 def store_result(result: Json, folder: Path) -> None:
-    """Write `result.json` and `figure.png` into a folder, which is made if it is missing.
+    """Write the result of an experiment into a folder, which is made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / RESULT, encode_result(result).encode())
+
+
+def store_figure(result: Json, path: Path) -> None:
+    """Draw the figure of the result of an experiment as PNG.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    _store(result, folder)
-    plot(result, folder / "figure.png")
+    find_experiment(result["name"]).draw(result, path)
+
+
+def load_result(results: Path, name: str) -> Json:
+    """The stored result of an experiment.
+
+    Args:
+        results: Folder of results.
+        name: Name of the experiment.
+
+    Raises:
+        UsageError: There is no such experiment, or no result of it in the folder.
+    """
+    experiment = find_experiment(name)
+    path = results / experiment.name / RESULT
+    try:
+        result: Json = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}): run `zerorag experiment run {name}` first, or name "
+            "another folder with --results"
+        ) from None
+    return result
 
 
 def store_scenario(result: Json, folder: Path) -> None:
-    """The same for what a testnet made of any scenario.
+    """Write what a testnet made of any scenario into a folder, with its figure.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    _store(result, folder)
-    plot_scenario(result, folder / "figure.png")
-
-
-def _store(result: Json, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(encode_result(result), encoding="utf-8")
+    store_result(result, folder)
+    draw_scenario(result, folder / FIGURE)
 
 
 def encode_result(result: Json) -> str:

@@ -270,6 +270,18 @@ def build_graph(keys: Keys, rows: Vector) -> Index:
     return graph
 
 
+def search_graph(graph: Index, queries: Vector, count: int) -> Keys:
+    """Keys of the `count` vectors that a graph finds for each of `queries` [n, d], best first.
+
+    Rows are [n, count]; where the graph has fewer vectors or finds fewer, they end in -1.
+    """
+    found = np.full((len(queries), count), -1, dtype=np.int64)
+    for row, query in zip(found, queries, strict=True):
+        keys = graph.search(query, count, threads=1).keys
+        row[: len(keys)] = keys
+    return found
+
+
 def _add_to_graph(graph: Index, keys: Keys, rows: Vector) -> None:
     graph.add(keys.astype(np.uint64), rows, threads=1)
 

@@ -28,6 +28,7 @@ from zerorag_p2p.routing.walk import Contact, Finished, FoundDocument, Waiting, 
 from zerorag_p2p.simulation.agenda import Agenda
 from zerorag_p2p.simulation.participant import Participant
 from zerorag_p2p.simulation.population import Population
+from zerorag_p2p.simulation.randomness import SplitMix
 from zerorag_p2p.simulation.wires import Wires
 from zerorag_p2p.wire.embedding import transmitted_rows
 from zerorag_p2p.wire.query import QueryRequest, QueryResult
@@ -48,7 +49,8 @@ from zerorag_p2p.workloads.workload import QueryEvent
 
 TARGET_FOUND: Final = "target found"
 
-#: Virtual seconds before the first question, for first advertisements to arrive.
+#: Virtual seconds before the first question, for first advertisements to arrive, and after each
+#: change while questions wait for each other.
 _SETTLING_S: Final = 1.0
 
 #: Documents of the exact answer that results are compared with.
@@ -119,15 +121,26 @@ class Simulation:
             scenario, plan.workload, self._queries, agenda=self._agenda, wires=self._wires
         )
         self._arrivals = random.Random(f"arrivals {scenario.seed}")
-        self._exploration = random.Random(f"exploration {scenario.seed}")
         self._due = 0
         self._trace = hashlib.sha256()
         self._run = SimulationRun()
         self._on_progress: OnProgress | None = None
+        self._on_finished: Callable[[int, Walk], None] | None = None
 
-    def run(self, on_progress: OnProgress | None = None) -> SimulationRun:
-        """Ask every question of the workload. A simulation runs once."""
+    def run(
+        self,
+        on_progress: OnProgress | None = None,
+        on_finished: Callable[[int, Walk], None] | None = None,
+    ) -> SimulationRun:
+        """Ask every question of the workload. A simulation runs once.
+
+        Args:
+            on_progress: Called with the number of events that are due or over, and of all.
+            on_finished: Called with the number of an event and its walk when it is over and the
+                querier has chosen its new neighbour.
+        """
         self._on_progress = on_progress
+        self._on_finished = on_finished
         self._agenda.after(_SETTLING_S, self._next_event)
         self._agenda.run()
         self._run.outcomes.sort(key=lambda outcome: outcome.event)
@@ -141,15 +154,20 @@ class Simulation:
         number = self._due
         if self._on_progress is not None:
             self._on_progress(number, len(self._workload.events))
+        wait = 0.0
         while self._steps and self._steps[-1].before <= number:
             self._take(self._steps.pop())
+            wait = _SETTLING_S
         if number == len(self._workload.events):
             return
         self._due += 1
+        event = self._workload.events[number]
         rate = self._scenario.network.queries_per_s
         if rate:
             self._agenda.after(self._arrivals.expovariate(rate), self._next_event)
-        self._ask(number, self._workload.events[number])
+            self._ask(number, event)
+        else:
+            self._agenda.after(wait, partial(self._ask, number, event))
 
     def _after_question(self) -> None:
         if not self._scenario.network.queries_per_s:  # one at a time
@@ -179,6 +197,7 @@ class Simulation:
             return
         budget = self._scenario.routing.contact_budget
         embedding = self._queries[event.query]
+        randomness = SplitMix(self._scenario.seed, number)
         holders = self.population.remote_holders(event.document, querier)
         query = _Query(
             number=number,
@@ -188,9 +207,9 @@ class Simulation:
             walk=querier.peer.begin_query(
                 embedding,
                 now=self.population.now(querier),
-                randomness=self._exploration,
+                randomness=randomness,
                 # More than can be asked: the same as all of them, in random order.
-                roster=self.population.some_members(2 * budget + 1),
+                roster=self.population.some_members(2 * budget + 1, randomness),
             ),
             answerable=holders > 0,
             expected=random_hit(self.population.up - 1, holders, budget),
@@ -275,12 +294,12 @@ class Simulation:
     def _continue(self, query: _Query) -> None:
         if query.over:
             return
-        if query.querier.up:
-            self._advance(query)
-        else:  # it crashed meanwhile
+        if not query.querier.up:  # it crashed meanwhile
             query.over = True
             self._run.unasked += 1
             self._after_question()
+        elif not (self._scenario.rounds and query.walk.in_flight):
+            self._advance(query)
 
     def _finish(self, query: _Query) -> None:
         query.over = True
@@ -290,22 +309,31 @@ class Simulation:
             query.messages += 2
             self.population.adopt(querier, neighbor)
         results = walk.results()
+        found: list[FoundDocument] = []
         if query.event.document in self._introduced:
             wanted = self.population.table.hashes[query.event.document]
             found = [item for item in results if item.document.content_hash == wanted]
-            if found:
-                query.messages += 2
-                self._agenda.after(self._wires.round_trip(), partial(self._fetch, query, found[0]))
+        if found:
+            query.messages += 2
+            self._agenda.after(self._wires.round_trip(), partial(self._fetch, query, found[0]))
         self._note(query, results)
-        self._after_question()
+        if self._on_finished is not None:
+            self._on_finished(query.number, walk)
+        if not found:
+            self._after_question()
 
     # The documents.
 
     def _fetch(self, query: _Query, found: FoundDocument) -> None:
         """Fetch the document from the first holder that delivers it, and keep a copy."""
         querier, document = query.querier, query.event.document
-        if not querier.up or document in querier.holdings:
-            return
+        if querier.up and document not in querier.holdings:
+            self._fetch_from_holders(querier, document, found)
+        self._after_question()
+
+    def _fetch_from_holders(
+        self, querier: Participant, document: int, found: FoundDocument
+    ) -> None:
         for holder in found.holders:
             links = self._delivered(self.population.participant(holder), found, querier)
             if links is None:

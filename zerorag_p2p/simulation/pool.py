@@ -46,11 +46,16 @@ class VectorPool:
         vector: Vector = self._matrix[number]
         return vector
 
-    def prepare(self, embeddings: Vector) -> None:
-        """Compute the products of every vector with all `embeddings` [m, d] in one go."""
-        size = len(self._numbers)
-        for embedding, row in zip(embeddings, embeddings @ self._matrix[:size].T, strict=True):
+    def prepare(self, embeddings: Vector) -> NDArray[np.float32]:
+        """Compute the products of every vector with all `embeddings` [m, d] in one go.
+
+        Returns:
+            float32 [m, vectors], the products by number.
+        """
+        products: NDArray[np.float32] = embeddings @ self._matrix[: len(self._numbers)].T
+        for embedding, row in zip(embeddings, products, strict=True):
             self._products[embedding.tobytes()] = row
+        return products
 
     def products(self, embedding: Vector) -> NDArray[np.float32]:
         """Products of every vector with `embedding` [d], by number; computed once."""

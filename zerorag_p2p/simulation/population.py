@@ -17,6 +17,7 @@ from zerorag_p2p.routing.adverts import HeldAdvertisement
 from zerorag_p2p.simulation.agenda import Agenda
 from zerorag_p2p.simulation.participant import Advertiser, Participant
 from zerorag_p2p.simulation.pool import VectorPool
+from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw
 from zerorag_p2p.simulation.wires import Wires
 from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
 from zerorag_p2p.workloads.scenario import Scenario
@@ -87,6 +88,7 @@ class Population:
         self._agenda = agenda
         self._wires = wires
         self._randomness = random.Random(f"population {scenario.seed}")
+        self._neighbor_draws = SplitMix(scenario.seed, NEIGHBOR_STREAM)
         self._fingerprint = workload.fingerprint.digest()
         self._advertiser = Advertiser(self.table, scenario.routing.advertisement_bits)
         self._pool = VectorPool(workload.fingerprint.dimension)
@@ -105,13 +107,17 @@ class Population:
         """Unix seconds by a peer's own clock."""
         return EPOCH + self._agenda.now + participant.clock_offset_s
 
+    def everybody(self) -> list[PeerId]:
+        """Every peer that there ever was, in the order in which they came."""
+        return list(self._by_peer)
+
     def participant(self, peer: PeerId) -> Participant:
         """The participant behind a peer id, up or not."""
         return self._by_peer[peer]
 
-    def some_members(self, count: int) -> Sequence[PeerId]:
+    def some_members(self, count: int, randomness: random.Random) -> Sequence[PeerId]:
         """Members drawn at random when first looked at, all if there are no more than `count`."""
-        return _Draw(lambda: self._randomness.sample(self._members, min(count, len(self._members))))
+        return _Draw(lambda: draw(self._members, count, randomness))
 
     def remote_holders(self, document: int, asker: Participant) -> int:
         """Number of peers that are up and hold a document, `asker` not counted."""
@@ -222,7 +228,7 @@ class Population:
         missing = self._scenario.routing.initial_neighbors - len(own.neighbors)
         if missing <= 0:
             return
-        drawn = self.some_members(missing + len(own.neighbors) + 1)
+        drawn = self.some_members(missing + len(own.neighbors) + 1, self._neighbor_draws)
         unknown = [peer for peer in drawn if peer != own.peer_id and peer not in own.neighbors]
         for peer in unknown[:missing]:
             self.adopt(participant, peer)

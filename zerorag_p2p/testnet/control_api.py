@@ -7,8 +7,8 @@ interface of a node besides, on a socket of its own (`served_node`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Annotated, Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final, TypeAlias
 
 import trio
 from fastapi import FastAPI
@@ -21,7 +21,7 @@ from zerorag_p2p.errors import UsageError
 from zerorag_p2p.node.reports import to_json
 from zerorag_p2p.testnet.faults import AnswerHook, Conditions, black_hole, tarpit
 from zerorag_p2p.testnet.live import LiveTestnet
-from zerorag_p2p.testnet.testnet import NodeState, Testnet
+from zerorag_p2p.testnet.testnet import NodeState, Testnet, TestnetNode
 
 logger = logging.getLogger("zerorag.testnet")
 
@@ -34,6 +34,9 @@ MISBEHAVIOURS: Final[dict[str, Callable[[], AnswerHook | None]]] = {
     "tarpit": lambda: tarpit(_TARPIT_S),
     "black-hole": black_hole,
 }
+
+#: Gives nodes that joined the sockets that the others have.
+ServeNodes: TypeAlias = Callable[[Sequence[TestnetNode]], Awaitable[None]]
 
 _Name = Annotated[str, Field(min_length=1, max_length=32)]
 
@@ -96,7 +99,7 @@ class JoinBody(_Body):
     count: int = Field(default=1, ge=1, le=1_000)
 
 
-def build_testnet_app(live: LiveTestnet, shutdown: trio.Event) -> FastAPI:
+def build_testnet_app(live: LiveTestnet, shutdown: trio.Event, serve_nodes: ServeNodes) -> FastAPI:
     """The application that serves a testnet; it sets `shutdown` when asked to end it."""
     app = make_app("ZeroRAG P2P testnet")
     testnet = live.testnet
@@ -153,8 +156,7 @@ def build_testnet_app(live: LiveTestnet, shutdown: trio.Event) -> FastAPI:
     async def partition(body: PartitionBody) -> dict[str, Any]:
         """Let nothing pass between groups."""
         if body.groups:
-            testnet.partition(body.groups)
-            return {"groups": body.groups}
+            return {"groups": testnet.partition(body.groups)}
         return {"groups": testnet.split(body.count or 2)}
 
     @app.post("/v1/testnet/heal")
@@ -184,7 +186,7 @@ def build_testnet_app(live: LiveTestnet, shutdown: trio.Event) -> FastAPI:
             raise UsageError(f"{body.how!r} is no way to behave here; known: {known}")
         names = _chosen(testnet, body, NodeState.RUNNING, NodeState.FROZEN)
         for name in names:
-            testnet.misbehave(name, MISBEHAVIOURS[body.how]())
+            testnet.misbehave(name, MISBEHAVIOURS[body.how](), called=body.how)
         return _done(body.how, names)
 
     @app.post("/v1/testnet/skew")
@@ -200,6 +202,7 @@ def build_testnet_app(live: LiveTestnet, shutdown: trio.Event) -> FastAPI:
         """Let new nodes join."""
         holdings = testnet.workload.holdings
         new = await testnet.join(testnet.randomness.choices(holdings, k=body.count))
+        await serve_nodes(new)
         return _done("joined", [node.name for node in new])
 
     @app.post("/v1/shutdown", status_code=202)
@@ -220,12 +223,21 @@ def _done(what: str, names: list[str]) -> dict[str, Any]:
 def _chosen(
     testnet: Testnet, body: NodesBody, *states: NodeState, default_all: bool = False
 ) -> list[str]:
-    """The nodes that a request means: named, or drawn from those in one of the states."""
+    """The nodes that a request means: named, or drawn from those in one of the states.
+
+    Raises:
+        UsageError: None are named, there is none of a name, or one is in another state.
+    """
     fitting = [node.name for node in testnet.nodes.values() if testnet.state(node) in states]
     if body.nodes and body.count is not None:
         raise UsageError("give names of nodes or a number of them, not both")
     if body.nodes:
-        return [testnet[name].name for name in dict.fromkeys(body.nodes)]
+        named = list(dict.fromkeys(testnet[name].name for name in body.nodes))
+        for name in named:
+            if name not in fitting:
+                state = testnet.state(testnet[name])
+                raise UsageError(f"{name} is {state}; this needs a {' or '.join(states)} node")
+        return named
     if body.count is not None:
         drawn = testnet.randomness.sample(fitting, min(body.count, len(fitting)))
         return sorted(drawn, key=fitting.index)

@@ -23,7 +23,7 @@ WINDOW: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What became of one question of the workload."""
+    """What became of one question of the workload that another node could answer."""
 
     hit: bool
     contacts: int
@@ -75,10 +75,21 @@ class LiveTestnet:
             report = await self.testnet.query(f"p{event.peer}", text)
         except (NetworkError, UsageError):
             return  # its node was killed
+        self._asked += 1
+        if not self._held_elsewhere(event):
+            return  # nobody could have answered it
         target = self.testnet.table.hashes[event.document]
         hit = any(document.content_hash == target for document in report.documents)
         self._last.append(Asked(hit, len(report.contacts)))
-        self._asked += 1
+
+    def _held_elsewhere(self, event: QueryEvent) -> bool:
+        """Whether a node other than the asker holds the answer, up or down."""
+        asker = f"p{event.peer}"
+        return any(
+            event.document in node.holdings
+            for node in self.testnet.nodes.values()
+            if node.name != asker
+        )
 
     async def query(self, name: str | None, text: str | None, **settings: Any) -> QueryReport:
         """Let a node ask.
@@ -96,6 +107,8 @@ class LiveTestnet:
         if text is None:
             event = self._take_event()
             if event is None:
+                if self.testnet.workload.events:
+                    raise UsageError("no node with a question runs; restart one")
                 raise UsageError("there is no question to ask here; give one")
             text = self.testnet.workload.queries[event.query]
             name = name or f"p{event.peer}"
@@ -113,7 +126,7 @@ class LiveTestnet:
         return await self.testnet.query(name, text, embedding, **settings)
 
     def snapshot(self) -> dict[str, Any]:
-        """`Testnet.snapshot`, and how the last questions went."""
+        """`Testnet.snapshot`, and how the last questions went that another node could answer."""
         last = list(self._last)
         return {
             **self.testnet.snapshot(),

@@ -6,7 +6,8 @@ Documents and the roster come from memory, so what would change them is refused.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -73,13 +74,37 @@ class ServedNode:
         """The last refusals."""
         return self._core().refusals()
 
-    def watching(self, observer: Observer) -> AbstractContextManager[None]:
-        """Tell `observer` what happens while the context is entered."""
-        return self._core().activity.watching(observer)
+    @contextmanager
+    def watching(self, observer: Observer) -> Iterator[None]:
+        """Tell `observer` what happens while the context is entered, whenever the node runs."""
+        self._node.observers.append(observer)
+        try:
+            yield
+        finally:
+            self._node.observers.remove(observer)
 
     async def query(self, text: str, **settings: Any) -> QueryReport:
         """Ask the testnet."""
         return await self._live.query(self._node.name, text, **settings)
+
+    def documents(self, collection: str | None) -> list[dict[str, Any]]:
+        """Its documents, of one collection or of all, each a source of its own."""
+        holdings = self._node.holdings
+        rows = []
+        for number in holdings.numbers():
+            (held,) = holdings.get(holdings.table.hashes[number])
+            if collection in (None, held.collection):
+                document = holdings.read(held)
+                rows.append(
+                    {
+                        "collection": held.collection,
+                        "name": document.source,
+                        "title": document.title,
+                        "documents": 1,
+                        "metadata": {},
+                    }
+                )
+        return rows
 
     def collections(self) -> list[dict[str, Any]]:
         """Its collections, and how they are shared."""
@@ -136,10 +161,18 @@ def build_node_app(node: ServedNode, shutdown: trio.Event) -> FastAPI:
         """Its collections and how they are shared."""
         return {"collections": node.collections()}
 
+    @app.get("/v1/documents")
+    async def documents(collection: str | None = None) -> dict[str, Any]:
+        """Its documents."""
+        return {"documents": node.documents(collection)}
+
     @app.api_route("/v1/{path:path}", methods=["GET", "POST", "DELETE"])
     async def fixed(path: str) -> None:
         """Nothing else: it would change what a testnet's node holds."""
         del path
-        raise UsageError("documents and roster of a testnet's node are fixed when it starts")
+        raise UsageError(
+            "a node of a testnet is looked at and asked; its documents and roster are fixed when "
+            "it starts"
+        )
 
     return app

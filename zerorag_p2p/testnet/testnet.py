@@ -15,6 +15,7 @@ import enum
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.model import PeerId, Vector
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.happenings import Happening, Observer
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.node.outgoing import open_advertisement
 from zerorag_p2p.node.reports import QueryReport
@@ -38,6 +40,7 @@ from zerorag_p2p.testnet.collection import seldom_collected
 from zerorag_p2p.testnet.faults import AnswerHook, Conditions, Faults
 from zerorag_p2p.testnet.hooked_network import HookedNetwork
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
+from zerorag_p2p.testnet.plain_failure import failing_plainly
 from zerorag_p2p.testnet.virtual_time import in_virtual_time, without_threads
 from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
@@ -90,6 +93,8 @@ class TestnetNode:
         started_at: When it was last started, in the testnet's time.
         clock_skew_s: How far its clock is ahead of the testnet's; may be changed at any time.
         hook: What it makes of its answers, if it misbehaves.
+        misbehaving: What that is called, "tarpit" for instance; empty while it is honest.
+        observers: Told of everything that happens in it, also after it was killed and restarted.
     """
 
     __test__ = False  # pytest takes a class of this name for tests
@@ -103,6 +108,8 @@ class TestnetNode:
     started_at: float = 0.0
     clock_skew_s: float = 0.0
     hook: AnswerHook | None = None
+    misbehaving: str = ""
+    observers: list[Observer] = field(default_factory=list)
     _network: HookedNetwork | None = None
     _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     _ended: trio.Event = field(default_factory=trio.Event)
@@ -113,6 +120,11 @@ class TestnetNode:
     def peer_id(self) -> PeerId:
         """Its peer id."""
         return self.identity.peer_id
+
+    def tell(self, happening: Happening) -> None:
+        """Pass on to the observers what happened."""
+        for observer in tuple(self.observers):
+            observer(happening)
 
 
 class Testnet:
@@ -189,7 +201,7 @@ class Testnet:
         self._authority = Authority(
             "testnet", self.workload.fingerprint, seed=self.seed, now=self.now()
         )
-        with seldom_collected(), without_threads():
+        with failing_plainly(), seldom_collected(), without_threads():
             async with trio.open_nursery() as self._nursery:
                 await self.join(self.workload.holdings)
                 yield self
@@ -286,7 +298,7 @@ class Testnet:
 
     async def _carry(self, node: TestnetNode, core: NodeCore, started: trio.Event) -> None:
         try:
-            with node._scope:
+            with node._scope, core.activity.watching(node.tell):
                 async with core.running():
                     started.set()
                     await trio.sleep_forever()
@@ -417,15 +429,29 @@ class Testnet:
         for name in names:
             self._faults.thaw(self[name].peer_id)
 
-    def partition(self, groups: Sequence[Collection[str]]) -> None:
+    def partition(self, groups: Sequence[Collection[str]]) -> list[list[str]]:
         """Let nothing pass between groups of nodes; those in no group form one more.
 
+        Returns:
+            The names in every group, those of the rest last. Nodes that join later are of the rest.
+
         Raises:
-            UsageError: A node is in two groups, or the network is not the memory network.
+            UsageError: A node is in two groups, nobody is apart, or the network is not the memory
+                network.
         """
         self._need_memory("partition")
-        self._faults.partition([[self[name].peer_id for name in group] for group in groups])
+        apart = [list(dict.fromkeys(self[name].name for name in group)) for group in groups]
+        in_groups = Counter(name for group in apart for name in group)
+        for name, count in in_groups.items():
+            if count > 1:
+                raise UsageError(f"{name} cannot be in two groups of a partition")
+        rest = [name for name in self.nodes if name not in in_groups]
+        everybody = [group for group in (*apart, rest) if group]
+        if len(everybody) < 2:
+            raise UsageError("all nodes are in one group, which parts nobody; name a second group")
+        self._faults.partition([[self[name].peer_id for name in group] for group in apart])
         self._partitioned = True
+        return everybody
 
     def split(self, count: int) -> list[list[str]]:
         """Partition all nodes into `count` groups of about the same size, drawn at random."""
@@ -433,9 +459,8 @@ class Testnet:
             raise UsageError(f"a partition has 2 to {len(self.nodes)} groups here, not {count}")
         names = list(self.nodes)
         self.randomness.shuffle(names)
-        groups = [sorted(names[number::count]) for number in range(count)]
-        self.partition(groups)
-        return groups
+        groups = [sorted(names[number::count], key=_number) for number in range(count)]
+        return self.partition(groups)
 
     def heal(self) -> None:
         """End the partition."""
@@ -447,10 +472,17 @@ class Testnet:
         self._need_memory("latency or loss")
         self._faults.conditions = conditions
 
-    def misbehave(self, name: str, hook: AnswerHook | None) -> None:
-        """Let a node answer what `hook` makes of its answers; honestly again with None."""
+    def misbehave(self, name: str, hook: AnswerHook | None, *, called: str = "misbehaving") -> None:
+        """Let a node answer what `hook` makes of its answers; honestly again with None.
+
+        Args:
+            name: Of the node.
+            hook: Answers in its place.
+            called: A word for it, to be shown.
+        """
         node = self[name]
         node.hook = hook
+        node.misbehaving = "" if hook is None else called
         if node._network is not None:
             node._network.hook = hook
 
@@ -473,6 +505,8 @@ class Testnet:
             **{state.value: states.count(state) for state in NodeState},
             "partitioned": self._partitioned,
             "latency_ms": conditions.latency_s * 1000,
+            "jitter_ms": conditions.jitter_s * 1000,
+            "bandwidth": conditions.bandwidth,
             "loss": conditions.loss,
             "rows": [self._row(node) for node in self.nodes.values()],
         }
@@ -483,7 +517,7 @@ class Testnet:
             "organisation": node.organisation,
             "peer": node.peer_id,
             "state": self.state(node).value,
-            "misbehaving": node.hook is not None,
+            "misbehaving": node.misbehaving,
             "clock_skew_s": node.clock_skew_s,
             "documents": len(node.holdings),
         }
@@ -498,6 +532,10 @@ class Testnet:
                 "refused": core.service.refused,
             }
         return row
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("p"))
 
 
 def _free_address() -> str:

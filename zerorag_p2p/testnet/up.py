@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
+import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +18,7 @@ from zerorag_p2p.errors import LocalError
 from zerorag_p2p.files import write_atomic
 from zerorag_p2p.home import Home, TestnetFolder
 from zerorag_p2p.identity.keys import encode_key_file
-from zerorag_p2p.node.files import HomeLock
+from zerorag_p2p.node.files import LOCK_NAME, HomeLock
 from zerorag_p2p.testnet.control_api import build_testnet_app
 from zerorag_p2p.testnet.live import LiveTestnet
 from zerorag_p2p.testnet.served_node import NodeApp
@@ -31,8 +33,45 @@ MAX_SERVED: Final = 100
 #: The file in the testnet's folder that nodes log to.
 LOG_NAME: Final = "testnet.log"
 
+_NODE_FOLDER: Final = re.compile(r"p\d+")
+
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _TABLE_INTERVAL_S: Final = 0.5
+
+
+@contextmanager
+def claimed(folder: TestnetFolder) -> Iterator[None]:
+    """Hold a folder for one testnet while the context is entered; it is made if it is not there.
+
+    What a testnet left there that was killed is removed.
+
+    Raises:
+        LocalError: Another testnet has it, it cannot be made, or it holds homes of real nodes.
+        ConfigError: Its path is too long for sockets.
+    """
+    root = folder.root
+    _ = folder.node(f"p{MAX_SERVED - 1}").socket
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{root} cannot be created: {error.strerror}") from None
+    with HomeLock(root):
+        homes = [Home(path) for path in root.iterdir() if _NODE_FOLDER.fullmatch(path.name)]
+        for home in homes:
+            _check_ours(home)
+        for home in homes:
+            shutil.rmtree(home.root)
+        yield
+
+
+def _check_ours(home: Home) -> None:
+    """Make sure that a folder holds no more than a testnet puts there: no real node's key."""
+    ours = {home.key.name, home.socket.name, LOCK_NAME}
+    if not home.root.is_dir() or {path.name for path in home.root.iterdir()} - ours:
+        raise LocalError(
+            f"{home.root} was not made by a testnet and would be replaced; choose another folder "
+            "with --testnet"
+        )
 
 
 def run_testnet(
@@ -47,7 +86,7 @@ def run_testnet(
     """Run a testnet until SIGINT, SIGTERM or a request over its interface ends it.
 
     Args:
-        folder: Where its sockets go; made if it is not there.
+        folder: Where its sockets go; `claimed`.
         testnet: Not running yet.
         source: What it was made of.
         rate: Questions that nodes ask by themselves, a second.
@@ -55,7 +94,7 @@ def run_testnet(
         on_snapshot: Told how everything is, about twice a second.
 
     Raises:
-        LocalError: Another testnet runs in the folder.
+        ZeroRagError: It cannot start.
     """
     trio.run(
         partial(
@@ -80,28 +119,23 @@ async def _run(
     on_snapshot: Callable[[Json], None],
 ) -> None:
     shutdown = trio.Event()
-    _make_private(folder)
     _log_to(folder)
-    with (
-        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
-        HomeLock(folder.root),
-    ):
-        async with (
-            serving(folder, testnet, source, shutdown) as live,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(_await_signal, signals, shutdown)
-            nursery.start_soon(live.ask_regularly, rate)
-            on_ready(
-                {
-                    "folder": str(folder.root),
-                    "socket": str(folder.socket),
-                    "nodes": len(testnet.nodes),
-                }
-            )
-            nursery.start_soon(_show, live, on_snapshot)
-            await shutdown.wait()
-            nursery.cancel_scope.cancel()
+    async with serving(folder, testnet, source, shutdown) as live:
+        # From here on. While nodes start, Ctrl-C interrupts as it does any other command.
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_await_signal, signals, shutdown)
+                nursery.start_soon(live.ask_regularly, rate)
+                on_ready(
+                    {
+                        "folder": str(folder.root),
+                        "socket": str(folder.socket),
+                        "nodes": len(testnet.nodes),
+                    }
+                )
+                nursery.start_soon(_show, live, on_snapshot)
+                await shutdown.wait()
+                nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -112,18 +146,29 @@ async def serving(
 
     Leaving it waits for `shutdown`. The caller makes sure that nobody else uses the folder.
     """
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(testnet.running())
+    async with testnet.running(), trio.open_nursery() as nursery:
         live = LiveTestnet(testnet, source.embed)
-        for node in list(testnet.nodes.values())[:MAX_SERVED]:
+
+        async def serve_node(node: TestnetNode, served: trio.Event) -> None:
             home = folder.node(node.name)
-            stack.callback(_remove_home, home)
-            _make_home(home, node)
-            node_app = NodeApp(live, node, shutdown)
-            await stack.enter_async_context(listening(node_app, home, shutdown))
-        testnet_app = build_testnet_app(live, shutdown)
-        await stack.enter_async_context(listening(testnet_app, Home(folder.root), shutdown))
-        yield live
+            try:
+                _make_home(home, node)
+                async with listening(NodeApp(live, node, shutdown), home, shutdown):
+                    served.set()
+            finally:
+                _remove_home(home)
+
+        async def serve_nodes(nodes: Sequence[TestnetNode]) -> None:
+            for node in nodes:
+                if len(nursery.child_tasks) < MAX_SERVED:
+                    served = trio.Event()
+                    nursery.start_soon(serve_node, node, served)
+                    await served.wait()
+
+        await serve_nodes(list(testnet.nodes.values()))
+        testnet_app = build_testnet_app(live, shutdown, serve_nodes)
+        async with listening(testnet_app, Home(folder.root), shutdown):
+            yield live
 
 
 def _make_home(home: Home, node: TestnetNode) -> None:
@@ -134,6 +179,7 @@ def _make_home(home: Home, node: TestnetNode) -> None:
 
 def _remove_home(home: Home) -> None:
     home.key.unlink(missing_ok=True)
+    home.lock.unlink(missing_ok=True)  # Left by a command that wanted the home for itself.
     with suppress(OSError):  # Not ours alone: somebody put a file into it.
         home.root.rmdir()
 
@@ -157,10 +203,3 @@ async def _show(live: LiveTestnet, on_snapshot: Callable[[Json], None]) -> None:
     while True:
         on_snapshot(live.snapshot())
         await trio.sleep(_TABLE_INTERVAL_S)
-
-
-def _make_private(folder: TestnetFolder) -> None:
-    try:
-        folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise LocalError(f"{folder.root} cannot be created: {error.strerror}") from None

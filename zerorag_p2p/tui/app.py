@@ -6,15 +6,15 @@ NO_COLOR.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from textual.app import App
 
-from zerorag_p2p.client import AsyncClient
-from zerorag_p2p.home import Home
-from zerorag_p2p.tui.source import Source
+from zerorag_p2p.tui.nodes import Nodes
 from zerorag_p2p.tui.top_screen import TopScreen
 
 
@@ -22,7 +22,7 @@ class TopApp(App[None]):
     """The window.
 
     Args:
-        nodes: Opens the source of each node, by name; the first is shown at first.
+        nodes: What can be watched, at least one; the first is shown at first.
         clock: The present, in unix seconds.
     """
 
@@ -30,9 +30,9 @@ class TopApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
 
     CSS = """
-    #node, #throughput { text-wrap: nowrap; text-overflow: ellipsis; }
+    #node { text-wrap: nowrap; text-overflow: ellipsis; }
     #node { height: 1; padding: 0 1; background: $primary; color: $text; text-style: bold; }
-    #throughput { height: 1; padding: 0 1; }
+    #throughput { height: 2; padding: 0 1; }
     #throughput.problem { color: $text-error; }
     TabbedContent { height: 1fr; }
     TabPane { padding: 0; }
@@ -41,9 +41,7 @@ class TopApp(App[None]):
     #filter.shown { display: block; }
     """
 
-    def __init__(
-        self, nodes: Mapping[str, Callable[[], Source]], *, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, nodes: Nodes, *, clock: Callable[[], float] = time.time) -> None:
         # Under NO_COLOR textual leaves the terminal's own colours out; others it makes grey.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.animation_level = "none"
@@ -54,10 +52,12 @@ class TopApp(App[None]):
         return self.top
 
 
-def run_top(homes: Sequence[Home]) -> None:
-    """Open the window on the nodes of `homes`, until it is closed."""
+def run_top(nodes: Nodes) -> None:
+    """Open the window on nodes, until it is closed or a signal asks the process to end."""
+    asyncio.run(_run(TopApp(nodes)))
 
-    def opener(home: Home) -> Callable[[], Source]:
-        return lambda: AsyncClient(home)
 
-    TopApp({str(home.root): opener(home) for home in homes}).run()
+async def _run(app: TopApp) -> None:
+    # Killed without this, it would leave the terminal in the state that the window needs.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.exit)
+    await app.run_async()

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
-from zerorag_p2p.config import TOP_REDRAW_S
-from zerorag_p2p.tui.columns import Column
+from zerorag_p2p.config import TOP_REDRAW_S, TOP_REFRESH_S
+from zerorag_p2p.errors import ZeroRagError
 from zerorag_p2p.tui.key_line import KeyLine
 from zerorag_p2p.tui.line_view import LineView
+from zerorag_p2p.tui.nodes import Nodes
 from zerorag_p2p.tui.query_log import AnsweredQuery, AskedQuery
 from zerorag_p2p.tui.row_table import RowTable
 from zerorag_p2p.tui.source import Json
-from zerorag_p2p.tui.tabs import fields
+from zerorag_p2p.tui.tabs import NODE_COLUMNS, fields
 from zerorag_p2p.tui.walk_drawing import draw
 from zerorag_p2p.wording import printable
 
@@ -38,7 +41,8 @@ _HELP: Final = (
 _ABOUT: Final = (
     "The window shows; it changes nothing. Figures are asked for every second, events come as they "
     "happen. Every figure is also printed by a command: zerorag status, neighbors, peers, memory, "
-    "docs stats, refusals and events, each with --json."
+    "docs stats, refusals and events, each with --json; of all nodes of a testnet, zerorag testnet "
+    "status."
 )
 
 
@@ -153,7 +157,7 @@ class QueryScreen(_Sheet):
 
 
 class NodesScreen(Screen[str | None]):
-    """Chooses the node to watch; dismissed with its name."""
+    """Shows how all nodes are and chooses the one to watch; dismissed with its name."""
 
     DEFAULT_CSS = """
     NodesScreen > Vertical { background: $surface; }
@@ -167,35 +171,47 @@ class NodesScreen(Screen[str | None]):
         Binding("q", "app.quit", "Quit"),
     ]
 
-    def __init__(self, names: Sequence[str], clock: Callable[[], float]) -> None:
+    def __init__(self, nodes: Nodes, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._names = names
-        self._clock = clock
+        self._watchable = nodes
+        self._title = Static("Nodes", classes="title")
+        self._table = RowTable(
+            NODE_COLUMNS,
+            row_id=lambda row: str(row["name"]),
+            sort="node",
+            descending=False,
+            clock=clock,
+            empty="no node",
+        )
 
     def compose(self) -> ComposeResult:
         """The widgets."""
-        order = {name: number for number, name in enumerate(self._names, start=1)}
         with Vertical():
-            yield Static("Nodes", classes="title")
-            yield RowTable(
-                (
-                    Column("#", 6, lambda name, _: str(order[name]), order.__getitem__, right=True),
-                    Column("node", 20, lambda name, _: name, grows=True),
-                ),
-                row_id=str,
-                sort="#",
-                descending=False,
-                clock=self._clock,
-                empty="no node",
-            )
+            yield self._title
+            yield self._table
             yield KeyLine()
 
     def on_mount(self) -> None:
-        """Show the nodes."""
-        self.query_one(KeyLine).show((("Enter", "Choose"), ("Esc", "Back"), ("q", "Quit")))
-        self.query_one(RowTable).show(self._names)
+        """Show the nodes, and go on asking how they are."""
+        keys = (("Enter", "Watch"), ("s", "Sort"), ("Esc", "Back"), ("q", "Quit"))
+        self.query_one(KeyLine).show(keys)
+        self._table.show([{"name": name} for name in self._watchable.names()])
+        self._ask()
+
+    @work(exclusive=True)
+    async def _ask(self) -> None:
+        while True:
+            try:
+                rows = await self._watchable.rows()
+            except ZeroRagError as error:
+                problem = printable(str(error)).replace("\n", " ")
+                self._title.update(Text(f"Nodes: {problem}"))
+            else:
+                self._title.update("Nodes")
+                self._table.show(rows)
+            await asyncio.sleep(TOP_REFRESH_S)
 
     def on_row_table_chosen(self, message: RowTable.Chosen) -> None:
         """Take the chosen node."""
         message.stop()
-        self.dismiss(message.row)
+        self.dismiss(message.row["name"])

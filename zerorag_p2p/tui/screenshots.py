@@ -20,6 +20,7 @@ from typing import Final
 
 from zerorag_p2p.config import TOP_REDRAW_S, TOP_REFRESH_S
 from zerorag_p2p.tui.app import TopApp
+from zerorag_p2p.tui.nodes import NamedNodes
 from zerorag_p2p.tui.recording import ReplayedNode
 from zerorag_p2p.tui.source import Json
 
@@ -44,7 +45,7 @@ async def take(recording: Json) -> dict[str, str]:
 
 async def _picture(recording: Json, size: tuple[int, int], *keys: str) -> str:
     node = ReplayedNode(recording)
-    app = TopApp({"recording": lambda: node}, clock=node.clock)
+    app = TopApp(NamedNodes({"recording": lambda: node}), clock=node.clock)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(2 * TOP_REFRESH_S)  # Rates need figures of two moments.
         for key in keys:

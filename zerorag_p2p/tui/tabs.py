@@ -1,8 +1,9 @@
-"""The tables of the window, a tab each: which call fills it, and its columns."""
+"""The tables of the window, a tab each: which call fills it, and its columns; and of all nodes."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,8 +15,11 @@ from zerorag_p2p.tui.source import Json, Source
 from zerorag_p2p.wording import counted, milliseconds, moment, short_peer, size, span
 
 _STATE_STYLES: Final[Mapping[str, str]] = {
+    "running": "good",
     "connected": "good",
     "alive": "good",
+    "frozen": "bad",
+    "stopped": "bad",
     "unreachable": "bad",
     "suspect": "bad",
     "dead": "bad",
@@ -422,6 +426,41 @@ REFUSALS: Final = Tab(
     sort="time",
     descending=True,
     empty="nothing was refused since the node started",
+)
+
+
+def _natural(row: Json) -> list[int | str]:
+    """A node's name as a sort key: p2 comes before p10."""
+    parts = re.split(r"(\d+)", str(row["name"]))
+    return [int(part) if part.isdecimal() else part for part in parts]
+
+
+def _condition(row: Json, now: float) -> str:
+    """The state of a node; of one that runs rather what was done to it in a testnet."""
+    del now
+    done = [row["misbehaving"]] if row.get("misbehaving") else []
+    if row.get("clock_skew_s"):
+        done.append(f"clock {row['clock_skew_s']:+g} s")
+    state = row.get("state", "-")
+    return ", ".join(done if done and state == "running" else [state, *done])
+
+
+def _condition_style(row: Json) -> str:
+    return "bad" if row.get("misbehaving") or row.get("clock_skew_s") else _state_style(row)
+
+
+#: Columns of the table of all nodes.
+NODE_COLUMNS: Final = (
+    Column("node", 8, _text("name"), sort_key=_natural, grows=True),
+    Column("organisation", 14, _text("organisation"), grows=True),
+    Column("state", 14, _condition, style=_condition_style),
+    Column("docs", 5, _text("documents"), sort_key=_value("documents"), right=True),
+    Column("nbrs", 5, _text("neighbors"), sort_key=_value("neighbors"), right=True),
+    Column("conns", 6, _text("connections"), sort_key=_value("connections"), right=True),
+    Column(
+        "memory", 7, _text("remembered_queries"), sort_key=_value("remembered_queries"), right=True
+    ),
+    Column("answered", 9, _text("answered"), sort_key=_value("answered"), right=True),
 )
 
 TABS: Final = (NEIGHBORS, QUERIES, MEMBERS, MEMORY, DOCUMENTS, REFUSALS)

@@ -20,6 +20,7 @@ from textual.widgets import Input, Static, TabbedContent, TabPane
 from zerorag_p2p.config import TOP_REDRAW_S, TOP_REFRESH_S
 from zerorag_p2p.errors import ZeroRagError
 from zerorag_p2p.tui.key_line import KeyLine
+from zerorag_p2p.tui.nodes import Nodes
 from zerorag_p2p.tui.query_log import QueryLog
 from zerorag_p2p.tui.row_table import RowTable
 from zerorag_p2p.tui.screens import DetailScreen, HelpScreen, NodesScreen, QueryScreen
@@ -35,7 +36,7 @@ class TopScreen(Screen[None]):
     """The tables, under a header with the node and its throughput.
 
     Args:
-        nodes: Opens the source of each node, by name; the first is shown at first.
+        nodes: What can be watched; the first is shown at first.
         clock: The present, in unix seconds.
     """
 
@@ -54,14 +55,10 @@ class TopScreen(Screen[None]):
         Binding("q", "app.quit", "Quit"),
     ]
 
-    def __init__(
-        self,
-        nodes: Mapping[str, Callable[[], Source]],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, nodes: Nodes, clock: Callable[[], float]) -> None:
         super().__init__()
         self.queries = QueryLog()
-        self.node = next(iter(nodes))
+        self.node = nodes.names()[0]
         # Kept, not looked up: figures may still come in when the widgets are being removed.
         self._header = Static(id="node")
         self._rates = Static(id="throughput")
@@ -82,7 +79,7 @@ class TopScreen(Screen[None]):
             placeholder="show only rows that contain ...", id="filter", compact=True
         )
         self._keys = KeyLine()
-        self._sources = nodes
+        self._watchable = nodes
         self._clock = clock
         self._throughput = Throughput()
         self._status: Json | None = None
@@ -118,11 +115,10 @@ class TopScreen(Screen[None]):
         for tab in TABS:
             self._table_of(tab).show(())
         self._show_header("waiting for the node")
-        self._watch(self._sources[name])
+        self._watch(self._watchable.open(name))
 
     @work(exclusive=True)
-    async def _watch(self, open_source: Callable[[], Source]) -> None:
-        source = open_source()
+    async def _watch(self, source: Source) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._listen(source))
@@ -167,18 +163,24 @@ class TopScreen(Screen[None]):
         self._header.update(Text(self._node_line(), no_wrap=True), layout=False)
         self._rates.set_class(bool(problem), "problem")
         text = printable(problem).replace("\n", " ") or self._throughput_line()
-        self._rates.update(Text(text, no_wrap=True, overflow="ellipsis"), layout=False)
+        self._rates.update(Text(text), layout=False)
 
     def _node_line(self) -> str:
-        several = f"  [{list(self._sources).index(self.node) + 1}/{len(self._sources)}]"
-        if self._status is None:
-            return self.node + (several if len(self._sources) > 1 else "")
-        status = self._status
-        return printable(
-            f"{status['organisation']} ({short_peer(status['peer_id'])})  "
-            f"{status['consortium']} v{status['roster']['version']}  "
-            f"up {duration(status['uptime_s'])}" + (several if len(self._sources) > 1 else "")
-        ).replace("\n", " ")
+        """What matters least stands last: a narrow terminal cuts it off."""
+        names, status = self._watchable.names(), self._status
+        parts = []
+        if len(names) > 1:
+            position = names.index(self.node) + 1 if self.node in names else "-"
+            parts.append(f"{self.node} [{position}/{len(names)}]")
+        elif status is None:
+            parts.append(self.node)
+        if status is not None:
+            parts += [
+                f"{status['organisation']} ({short_peer(status['peer_id'])})",
+                f"up {duration(status['uptime_s'])}",
+                f"{status['consortium']} v{status['roster']['version']}",
+            ]
+        return printable("  ".join(parts)).replace("\n", " ")
 
     def _throughput_line(self) -> str:
         if self._status is None:
@@ -188,8 +190,9 @@ class TopScreen(Screen[None]):
         return (
             f"{lost}asked {rate('queries'):.1f}/s  answered {rate('answered'):.1f}/s  "
             f"refused {rate('refusals'):.1f}/s  in {size(rate('bytes_received'))}/s  "
-            f"out {size(rate('bytes_sent'))}/s │ {counted(status['neighbors'], 'neighbour')}, "
-            f"{status['connections']} connected, {status['remembered_queries']} remembered"
+            f"out {size(rate('bytes_sent'))}/s\n"
+            f"{counted(status['neighbors'], 'neighbour')}, {status['connections']} connected, "
+            f"{status['remembered_queries']} in query memory"
         )
 
     # The tabs.
@@ -221,7 +224,7 @@ class TopScreen(Screen[None]):
 
     def _show_keys(self) -> None:
         follow = [("f", "Follow")] if self._tab is QUERIES else []
-        nodes = [("n", "Node")] if len(self._sources) > 1 else []
+        nodes = [("n", "Nodes")] if len(self._watchable.names()) > 1 else []
         self._keys.show(
             [
                 *(("1-6", "Tab"), ("Enter", "Detail"), *follow, ("s", "Sort"), ("/", "Filter")),
@@ -287,14 +290,15 @@ class TopScreen(Screen[None]):
             if name is not None and name != self.node:
                 self.watch_node(name)
 
-        if len(self._sources) > 1:
-            self.app.push_screen(NodesScreen(list(self._sources), self._clock), chosen)
+        if len(self._watchable.names()) > 1:
+            self.app.push_screen(NodesScreen(self._watchable, self._clock), chosen)
 
     def action_step_node(self, by: int) -> None:
         """Go to the next node, or the one before."""
-        names = list(self._sources)
+        names = self._watchable.names()
         if len(names) > 1:
-            self.watch_node(names[(names.index(self.node) + by) % len(names)])
+            position = names.index(self.node) + by if self.node in names else 0
+            self.watch_node(names[position % len(names)])
 
     def on_key(self, event: events.Key) -> None:
         """Escape leaves the filter's field, which keeps other keys to itself."""

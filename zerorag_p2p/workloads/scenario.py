@@ -2,7 +2,7 @@
 
     name = "churn"
     shows = "Half of the peers crash at the midpoint and are replaced one by one."
-    workload = "pubmedqa"        # or "synthetic"
+    workload = "pubmedqa"        # or another of `WORKLOADS`
     peers = 5000
 
     [routing]                    # any setting of the section of the same name in config.toml
@@ -33,7 +33,8 @@ from zerorag_p2p.config import RoutingConfig, read_settings
 from zerorag_p2p.errors import ConfigError
 from zerorag_p2p.workloads.interests import DOCUMENTS_PER_PEER
 
-WORKLOADS: Final = ("pubmedqa", "synthetic")
+#: What a scenario's `workload` may name (`workloads.source`).
+WORKLOADS: Final = ("pubmedqa", "synthetic", "consortium", "folder", "aol-ia", "amazon")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +136,16 @@ class Scenario:
     Attributes:
         name: Also the name of its file.
         shows: What a run shows, in a sentence.
-        workload: "pubmedqa" or "synthetic".
+        workload: One of `WORKLOADS`.
         peers: Number of peers.
         draws: Documents that a peer draws, and questions that it asks (`workloads.interests`).
         seed: Everything random follows from it.
         stop_at_target: Whether a query ends once a peer that holds the document asked for has
             answered, as in the paper's runs. No real querier can know that.
         batch: Number of questions that reported averages are taken over.
+        rounds: Whether the contacts of a query go out in rounds of `routing.fanout`, each after
+            all replies to the one before, as in the paper's table 5; otherwise the next goes out
+            as soon as a reply is in.
         routing: The routing algorithm and its limits.
         network: What carries the messages.
         timeline: What happens, in order.
@@ -155,6 +159,7 @@ class Scenario:
     seed: int = 1
     stop_at_target: bool = True
     batch: int = 1_000
+    rounds: bool = False
     routing: RoutingConfig = field(default_factory=RoutingConfig)
     network: NetworkModel = field(default_factory=NetworkModel)
     timeline: tuple[TimelineEntry, ...] = ()

@@ -1,0 +1,87 @@
+"""`zerorag experiment` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from zerorag_p2p.cli.main import cli
+
+
+def zerorag(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["experiment", *map(str, arguments)])
+
+
+def test_what_was_run_is_stored_compared_and_drawn(tmp_path: Path) -> None:
+    order = ("fig5", "--results", tmp_path)
+    run = zerorag("run", *order, "--scale", "smoke", "--variants", "HNSW")
+    assert run.exit_code == 0, run.output
+    assert run.stdout.startswith("fig5: 60 peers, synthetic, hnsw, 1 seed")
+    assert (tmp_path / "fig5" / "result.json").is_file()
+    assert not run.stderr
+
+    compared = zerorag("compare", *order)
+    assert compared.exit_code == 0, compared.output
+    assert "97.300%" in compared.stdout
+    assert "ZeroRAG, figure 5 (section 4.3)" in compared.stdout
+
+    figure = tmp_path / "fig5" / "figure.png"
+    drawn = figure.read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    figure.unlink()
+    assert zerorag("plot", *order).stdout.strip() == str(figure)
+    assert figure.read_bytes() == drawn
+
+
+def test_json_is_all_that_stands_on_standard_output(tmp_path: Path) -> None:
+    order = ("fig5", "--results", tmp_path, "--json")
+    arguments = ("run", *order, "--scale", "smoke", "--variants", "exact")
+    result = json.loads(zerorag(*arguments).stdout)
+    assert result["variants"]["exact"]["last_tenth"]["recall_at_5_exact"] == 1.0
+    again = zerorag(*arguments)
+    assert json.loads(again.stdout)["runs"] == result["runs"]
+    assert again.stderr.startswith("1 run of an earlier command kept")
+    assert again.stderr.endswith("; --fresh repeats them\n")
+    assert json.loads(zerorag("compare", *order).stdout) == []
+    assert json.loads(zerorag("plot", *order).stdout)["figure"].endswith("figure.png")
+
+
+def test_the_list_says_what_each_experiment_needs() -> None:
+    entries = {entry["name"]: entry for entry in json.loads(zerorag("list", "--json").stdout)}
+    assert entries["table1"]["published"] == "ZeroRAG, table 1"
+    assert entries["fig4"]["data"] == "amazon"
+    assert "drag-fig7" in zerorag("list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "weather"), "there is no experiment 'weather'; known: table1"),
+        (("run", "fig3"), "name its folder with --workload"),
+        (("compare", "table1", "--results", "nowhere"), "run `zerorag experiment run table1`"),
+    ],
+)
+def test_mistakes_are_told_on_standard_error(arguments: tuple[str, ...], sentence: str) -> None:
+    result = zerorag(*arguments)
+    assert result.exit_code == 2
+    assert not result.stdout
+    assert result.stderr.startswith("error: ")
+    assert sentence in result.stderr
+
+
+def test_without_matplotlib_the_figures_stay_in_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    order = ("fig5", "--results", tmp_path)
+    run = zerorag("run", *order, "--scale", "smoke", "--variants", "exact")
+    assert run.exit_code == 0
+    assert run.stderr.startswith("no figure: figures need matplotlib: pip install")
+    assert (tmp_path / "fig5" / "result.json").is_file()
+    plot = zerorag("plot", *order)
+    assert plot.exit_code == 2
+    assert "zerorag-p2p[experiments]" in plot.stderr

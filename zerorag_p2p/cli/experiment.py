@@ -1,0 +1,271 @@
+"""Commands on experiments: run them, put them beside what is published, draw them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zerorag_p2p.cli import output
+from zerorag_p2p.cli.command import example, json_option
+from zerorag_p2p.errors import UsageError
+
+if TYPE_CHECKING:
+    from zerorag_p2p.experiments.run import Progress
+
+_SCALES: Final = ("smoke", "nodes", "laptop", "paper")
+_WORLDS: Final = ("vectorised", "simulator", "testnet")
+
+results_option = click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder of results; each experiment has a folder of its name in it.",
+)
+
+
+@click.group(
+    epilog=example("zerorag experiment list", "zerorag experiment run table1 --scale smoke")
+)
+def experiment() -> None:
+    """Repeat the published experiments, and compare."""
+
+
+@experiment.command("list", epilog=example("zerorag experiment list --scale paper"))
+@click.option(
+    "--scale",
+    type=click.Choice(_SCALES),
+    default="laptop",
+    show_default=True,
+    help="Count runs and questions at this scale.",
+)
+@json_option
+def list_(scale: str, as_json: bool) -> None:
+    """List the experiments: what each shows, where it is published, what it needs and costs."""
+    from zerorag_p2p.experiments.overview import overview
+
+    entries = overview(scale)
+    if as_json:
+        output.print_json(entries)
+        return
+    rows = [
+        (
+            entry["name"],
+            entry["shows"],
+            entry["published"] or "-",
+            entry["data"],
+            entry["runs"],
+            "-" if entry["questions"] is None else f"{entry['questions']:,}",
+        )
+        for entry in entries
+    ]
+    output.print_table(("name", "shows", "published", "data", "runs", "questions"), rows)
+
+
+@experiment.command(
+    epilog=example(
+        "zerorag experiment run table1 --scale smoke",
+        "zerorag experiment run fig5 --pubmedqa ./pubmedqa --seeds 3",
+        "zerorag experiment run churn --world testnet --scale nodes --variants paper",
+        "zerorag experiment run fig3 --workload ./aol-ia",
+    )
+)
+@click.argument("name")
+@click.option(
+    "--scale",
+    type=click.Choice(_SCALES),
+    default="laptop",
+    show_default=True,
+    help="smoke takes seconds, laptop minutes (5,000 peers), paper is as published (50,000); nodes "
+    "is what a testnet can do (500).",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    help="Runs of each variant.  [default: 5 at the scale of the paper, else 1]",
+)
+@click.option(
+    "--world",
+    type=click.Choice(_WORLDS),
+    default="vectorised",
+    show_default=True,
+    help="What runs ZeroRAG: arrays, peers on an event queue, or whole nodes.",
+)
+@click.option("--variants", default="", metavar="PREFIX", help="Run only those named like this.")
+@click.option(
+    "--pubmedqa",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Where PubMedQA is (docs/experiments.md).  [default: synthetic documents]",
+)
+@click.option(
+    "--workload",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="A workload of your own, AOL-IA or Amazon Electronics (docs/workloads.md).",
+)
+@results_option
+@click.option("--fresh", is_flag=True, help="Run again what is stored already.")
+@click.option("--outcomes", is_flag=True, help="Store what became of every question, as .npz.")
+@json_option
+def run(
+    *,
+    name: str,
+    scale: str,
+    seeds: int | None,
+    world: str,
+    variants: str,
+    pubmedqa: Path | None,
+    workload: Path | None,
+    results: Path,
+    fresh: bool,
+    outcomes: bool,
+    as_json: bool,
+) -> None:
+    """Run the experiment NAME and store its result.
+
+    Every run is stored when it is over. The same command goes on where it was interrupted: runs of
+    the same settings, data and version are not repeated.
+    """
+    from zerorag_p2p.experiments.registry import find_experiment
+    from zerorag_p2p.experiments.run import Order
+    from zerorag_p2p.experiments.run import run as run_experiment
+    from zerorag_p2p.experiments.store import FIGURE, store_figure, store_result
+    from zerorag_p2p.experiments.summary import headline, tabulate_result
+
+    found = find_experiment(name)
+    order = Order(
+        name=found.name,
+        scale=scale,
+        seeds=seeds,
+        world=world,
+        variants=variants,
+        pubmedqa=pubmedqa,
+        workload=workload,
+        results=results,
+        fresh=fresh,
+        outcomes=outcomes,
+    )
+    with _progress() as show:
+        result = run_experiment(order, show)
+    folder = results / found.name
+    store_result(result, folder)
+    try:
+        store_figure(result, folder / FIGURE)
+    except UsageError as error:  # the figures are in the JSON all the same
+        click.echo(f"no figure: {error}", err=True)
+    if as_json:
+        output.print_json(result)
+        return
+    click.echo(headline(result))
+    output.print_table(*tabulate_result(found, result))
+    click.echo(
+        f"Stored in {folder}. Beside the published figures: zerorag experiment compare {name}"
+    )
+
+
+@experiment.command(
+    epilog=example(
+        "zerorag experiment compare table1",
+        "zerorag experiment compare churn --results testnet/results",
+    )
+)
+@click.argument("name")
+@results_option
+@json_option
+def compare(name: str, results: Path, as_json: bool) -> None:
+    """Show the stored result of NAME beside the published figures.
+
+    Means and standard deviations over the seeds. The number of peers stands with each: figures of a
+    smaller network than the published one are no repetition.
+    """
+    from zerorag_p2p.experiments.comparison import compare as compare_result
+    from zerorag_p2p.experiments.store import load_result
+    from zerorag_p2p.experiments.summary import headline, tabulate_comparison
+
+    result = load_result(results, name)
+    comparisons = compare_result(result)
+    if as_json:
+        output.print_json([item.to_json() for item in comparisons])
+        return
+    click.echo(headline(result))
+    if comparisons:
+        output.print_table(*tabulate_comparison(comparisons))
+    else:
+        click.echo("No figure of it is published as a number.")
+
+
+@experiment.command(
+    epilog=example(
+        "zerorag experiment plot table1",
+        "zerorag experiment plot churn --results testnet/results --out churn.png",
+    )
+)
+@click.argument("name")
+@results_option
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PNG to write.  [default: figure.png beside the result]",
+)
+@json_option
+def plot(name: str, results: Path, out: Path | None, as_json: bool) -> None:
+    """Draw the figure of the stored result of NAME."""
+    from zerorag_p2p.experiments.store import FIGURE, load_result, store_figure
+
+    result = load_result(results, name)
+    path = out or results / result["name"] / FIGURE
+    store_figure(result, path)
+    if as_json:
+        output.print_json({"figure": str(path)})
+    else:
+        click.echo(path)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None]]:
+    """Bars on standard error, if that is a terminal; runs that were kept are told in any case."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    kept: list[str] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bars = Bars(
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+    runs = bars.add_task("runs", total=None)
+    questions = bars.add_task("", total=None, visible=False)
+
+    def show(progress: Progress) -> None:
+        if progress.kept:
+            kept.append(progress.commit)
+        bars.update(runs, completed=progress.run - 1 + progress.kept, total=progress.runs)
+        bars.update(
+            questions,
+            description=f"{progress.variant}, seed {progress.seed}",
+            completed=progress.done,
+            total=progress.questions or None,
+            visible=not progress.kept,
+        )
+
+    with bars:
+        yield show
+    if kept:
+        commits = ", ".join(dict.fromkeys(filter(None, kept)))
+        origin = f" (commit {commits})" if commits else ""
+        runs_kept = output.counted(len(kept), "run")
+        click.echo(
+            f"{runs_kept} of an earlier command kept{origin}; --fresh repeats them", err=True
+        )

@@ -1,0 +1,46 @@
+"""Half of the peers crash and are replaced (paper, section 4.4 and figure 6)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from zerorag_p2p.experiments.experiment import Experiment, in_readings
+from zerorag_p2p.experiments.plots import draw_churn
+from zerorag_p2p.experiments.quantity import (
+    HIT_RATE_AFTER,
+    HIT_RATE_AT,
+    HIT_RATE_BEFORE,
+    REQUESTS_AFTER,
+    REQUESTS_BEFORE,
+)
+from zerorag_p2p.workloads.results import Json
+from zerorag_p2p.workloads.scenario import load_scenario
+
+
+def _read(result: Json) -> Json:
+    """Before, at and after the crash; `at` is the batch that begins with it."""
+    tenths, batches = result["by_tenth"], result["by_batch"]
+    timeline = result["settings"]["timeline"]
+    crash_at = next(float(entry["at"]) for entry in timeline if entry["action"] == "crash")
+    tenth, batch = int(10 * crash_at), int(crash_at * len(batches))
+    after = tenths[tenth:]
+    return {
+        "before": tenths[tenth - 1],
+        "at": batches[batch],
+        "last_tenth": tenths[-1],
+        "requests_after": sum(item["requests_to_target"] for item in after) / len(after),
+    }
+
+
+CHURN: Final = Experiment(
+    name="churn",
+    shows="What is lost when half of the peers crash, and how it comes back",
+    source="ZeroRAG, figure 6",
+    base=partial(load_scenario, "churn"),
+    variants=in_readings,
+    quantities=(HIT_RATE_BEFORE, HIT_RATE_AT, HIT_RATE_AFTER, REQUESTS_BEFORE, REQUESTS_AFTER),
+    draw=draw_churn,
+    read=_read,
+    batches=True,
+)

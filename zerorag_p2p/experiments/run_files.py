@@ -1,0 +1,105 @@
+"""Runs that are over, each a file, so that a command that was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from zerorag_p2p import __version__
+from zerorag_p2p.experiments.experiment import Variant
+from zerorag_p2p.files import write_atomic
+from zerorag_p2p.workloads.outcome_table import OutcomeTable
+from zerorag_p2p.workloads.results import Json
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """What a run follows from; runs of equal keys have the same result.
+
+    Attributes:
+        variant: The variant, its scenario with the seed.
+        world: What runs it.
+        data: Names and sizes of the files behind the workload.
+    """
+
+    variant: Variant
+    world: str
+    data: Mapping[str, int]
+
+    def to_json(self) -> Json:
+        """The key with the version of the package."""
+        return {
+            "variant": self.variant.name,
+            "scenario": repr(self.variant.scenario),
+            "runs_on": self.world if self.variant.baseline is None else repr(self.variant.baseline),
+            "data": dict(self.data),
+            "version": __version__,
+        }
+
+    def file_stem(self) -> str:
+        """A name for files, different for every key."""
+        name = re.sub(r"[^a-z0-9]+", "-", self.variant.name.lower()).strip("-")
+        digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        return f"{name}-seed-{self.variant.scenario.seed}-{digest[:12]}"
+
+
+def data_files(folder: Path | None) -> dict[str, int]:
+    """Names and sizes of the files in a folder of data."""
+    if folder is None or not folder.is_dir():
+        return {}
+    files = sorted(item for item in folder.iterdir() if item.is_file())
+    return {item.name: item.stat().st_size for item in files}
+
+
+class RunFiles:
+    """A folder with a JSON file for every run, and an .npz file of its outcomes where wanted.
+
+    Args:
+        folder: The folder; it is made when the first run is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, key: RunKey, *, outcomes: bool = False) -> Json | None:
+        """The result of a run that was kept; with `outcomes` only if these were kept, too.
+
+        A file that is damaged counts as absent.
+        """
+        path = self._path(key, "json")
+        if outcomes and not self._path(key, "npz").is_file():
+            return None
+        try:
+            kept = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(kept, dict) or kept.get("key") != key.to_json():
+            return None
+        result: Json = kept["result"]
+        return result
+
+    def keep(self, key: RunKey, result: Json, outcomes: OutcomeTable | None = None) -> None:
+        """Store a run, its outcomes first: what has a JSON file is whole."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if outcomes is not None:
+            write_atomic(self._path(key, "npz"), _encode_outcomes(outcomes))
+        text = json.dumps({"key": key.to_json(), "result": result})
+        write_atomic(self._path(key, "json"), text.encode())
+
+    def _path(self, key: RunKey, kind: str) -> Path:
+        return self._folder / f"{key.file_stem()}.{kind}"
+
+
+def _encode_outcomes(table: OutcomeTable) -> bytes:
+    columns = {item.name: getattr(table, item.name) for item in fields(table)}
+    measured = {name: column for name, column in columns.items() if column is not None}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **measured)
+    return buffer.getvalue()

@@ -1,0 +1,442 @@
+"""The vectorised simulator: 100,000 peers and millions of questions in minutes.
+
+It runs the scenarios of the event simulator in a world without time: questions are asked one after
+the other, messages take no time, and nothing is lost. A crash is noticed after as many questions
+as its detection would take (`NetworkModel.detection_s`), a changed advertisement is seen at once.
+Otherwise it takes the decisions that `peer.Peer` takes, the same ones (`simulation.kernel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerorag_p2p.config import MAX_CHAIN_LINKS
+from zerorag_p2p.errors import UsageError
+from zerorag_p2p.routing.strategy import (
+    Start,
+    choose_by_best_document,
+    choose_nobody,
+    explore_nobody,
+    explore_roster,
+    score_by_best,
+    score_nothing,
+    stop_at_budget,
+    stop_when_settled,
+    strategy_from,
+)
+from zerorag_p2p.simulation import kernel
+from zerorag_p2p.simulation.pool import VectorPool
+from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw, stream_starts
+from zerorag_p2p.simulation.sizes import measure_sizes
+from zerorag_p2p.wire.codes import decode_codes, encode_codes
+from zerorag_p2p.wire.embedding import transmitted_rows
+from zerorag_p2p.workloads.outcome_table import OutcomeTable
+from zerorag_p2p.workloads.plan import CrashPeers, IntroduceTopic, Plan, ReplacePeer, Step
+from zerorag_p2p.workloads.scenario import Scenario
+from zerorag_p2p.workloads.workload import Workload
+
+#: Called with the number of questions that are over, and of all.
+OnProgress: TypeAlias = Callable[[int, int], None]
+
+#: Questions between two reports of progress.
+_CHUNK: Final = 20_000
+
+#: Questions whose similarities with each other still fit into memory (4 GB).
+MAX_QUERIES: Final = 30_000
+
+_STARTS: Final = {
+    Start.OWN_STATE_FIRST: kernel.OWN_STATE,
+    Start.PAPER: kernel.NEIGHBORS,
+    Start.ROSTER: kernel.ROSTER,
+}
+
+
+def run_vectorised(
+    scenario: Scenario, plan: Plan, on_progress: OnProgress | None = None
+) -> OutcomeTable:
+    """Run a scenario once.
+
+    Args:
+        scenario: Algorithm, seed and timeline.
+        plan: What `make_plan` made of the scenario and its workload.
+        on_progress: Called with the number of questions that are over, and of all.
+
+    Raises:
+        UsageError: The scenario needs what this simulator does not have.
+    """
+    return VectorisedSimulation(scenario, plan).run(on_progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Detection:
+    """Everybody learns that these peers are gone, before the question of this number."""
+
+    before: int
+    peers: tuple[int, ...]
+
+
+class VectorisedSimulation:
+    """One run of a scenario.
+
+    Attributes:
+        peers: State of the peers.
+        outcomes: What became of the questions, as the kernel notes it.
+
+    Args:
+        scenario: Algorithm, seed and timeline.
+        plan: What `make_plan` made of the scenario and its workload.
+        traced: Whether `outcomes` says whom every question went to, who was referred to and which
+            documents were found.
+        id_order: Position of each peer among all, in the order of the texts of their ids; without
+            it, peers are in the order of their numbers.
+
+    Raises:
+        UsageError: The scenario needs what this simulator does not have.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        *,
+        traced: bool = False,
+        id_order: Sequence[int] | None = None,
+    ) -> None:
+        self._scenario = scenario
+        self._workload = plan.workload
+        self._steps: list[Step | _Detection] = list(plan.steps)
+        self._introduced = sorted(plan.introduced)
+        self._rules = _rules(scenario)
+        newcomers = sum(isinstance(step, ReplacePeer) for step in plan.steps)
+        self.peers = _make_peers(scenario, plan, newcomers, id_order)
+        self._count = len(plan.workload.holdings)
+        self._members = list(range(self._count))
+        self._member_array = np.arange(self._count, dtype=np.int32)
+        self._neighbor_draws = SplitMix(scenario.seed, NEIGHBOR_STREAM)
+        self.outcomes = _make_outcomes(plan.workload, self._rules, traced=traced)
+        events = plan.workload.events
+        introduced = np.full(len(plan.workload.documents), kernel.NOBODY, dtype=np.int32)
+        introduced[self._introduced] = np.arange(len(self._introduced))
+        self._questions = kernel.Questions(
+            place=events.peers,
+            query=events.queries,
+            document=events.documents,
+            stream=stream_starts(scenario.seed, len(events)),
+            introduced=introduced,
+        )
+        self._world = kernel.World(
+            rules=self._rules,
+            similarities=similarity_tables(plan.workload, scenario.routing.advertisement_bits),
+            peers=self.peers,
+            questions=self._questions,
+            outcomes=self.outcomes,
+            scratch=_make_scratch(self.peers, self._rules),
+        )
+        self._find_neighbors(range(self._count))
+
+    def run(self, on_progress: OnProgress | None = None) -> OutcomeTable:
+        """Ask every question of the workload. A simulation runs once."""
+        events = len(self._workload.events)
+        asked = 0
+        while asked < events:
+            while self._steps and self._steps[0].before <= asked:
+                self._take(self._steps.pop(0))
+            end = min(events, asked + _CHUNK)
+            if self._steps:
+                end = min(end, self._steps[0].before)
+            kernel.ask_all(self._world, self._member_array, asked, end)
+            asked = end
+            if on_progress is not None:
+                on_progress(asked, events)
+        return self._table()
+
+    # The timeline.
+
+    def _take(self, step: Step | _Detection) -> None:
+        match step:
+            case CrashPeers(before=before, peers=places):
+                self._crash(before, places)
+            case _Detection(peers=peers):
+                self._detect(peers)
+            case ReplacePeer(peer=place):
+                self._replace(place)
+            case IntroduceTopic(documents=documents, owners=owners):
+                self._introduce(documents, owners)
+            case _:
+                raise UsageError(
+                    "the vectorised simulator has no partitions; run this scenario on the event "
+                    "simulator or a testnet"
+                )
+
+    def _crash(self, before: int, places: Sequence[int]) -> None:
+        peers = [int(self.peers.at_place[place]) for place in places]
+        peers = [peer for peer in peers if self.peers.up[peer]]
+        for peer in peers:
+            self.peers.up[peer] = False
+            held = self.peers.held[peer, : self.peers.held_count[peer]]
+            self.peers.holders[held] -= 1
+        network = self._scenario.network
+        delay = round(network.detection_s * network.queries_per_s)
+        self._steps.append(_Detection(before + delay, tuple(peers)))
+        self._steps.sort(key=lambda step: (step.before, not isinstance(step, _Detection)))
+
+    def _detect(self, crashed: Sequence[int]) -> None:
+        departed = np.full(len(self.peers.up), kernel.NOBODY, dtype=np.int32)
+        departed[list(crashed)] = np.arange(len(crashed))
+        self._set_members([peer for peer in self._members if departed[peer] == kernel.NOBODY])
+        gone = np.zeros(self.peers.table.shape[1], dtype=np.int32)
+        kept = np.zeros((2, self.peers.memory_query.shape[1]), dtype=np.int32)
+        kernel.forget_departed(self.peers, departed, gone, kept)
+        self._find_neighbors(peer for peer in self.peers.at_place.tolist() if self.peers.up[peer])
+
+    def _replace(self, place: int) -> None:
+        newcomer = self._count
+        self._count += 1
+        _take_holdings(self.peers, newcomer, self._workload.holdings[place])
+        self.peers.at_place[place] = newcomer
+        self._set_members([*self._members, newcomer])
+        self._find_neighbors([newcomer])
+
+    def _introduce(self, documents: Iterable[int], owners: Iterable[int]) -> None:
+        for place in owners:
+            owner = int(self.peers.at_place[place])
+            for document in documents:
+                number = self._questions.introduced[document]
+                if not kernel.holds(self.peers, owner, document):
+                    kernel.hold(self.peers, owner, document)
+                    self.peers.chain[owner, number] = 1
+
+    def _set_members(self, members: list[int]) -> None:
+        self._members = members
+        self._member_array = np.array(members, dtype=np.int32)
+
+    def _find_neighbors(self, peers: Iterable[int]) -> None:
+        """While a peer has few neighbours, random members become its neighbours."""
+        wanted, limit = self._scenario.routing.initial_neighbors, self.peers.neighbors.shape[1]
+        pairs: list[tuple[int, int]] = []
+        for peer in peers:
+            count = int(self.peers.neighbor_count[peer])
+            missing = wanted - count
+            if missing <= 0:
+                continue
+            known = {peer, *self.peers.neighbors[peer, :count].tolist()}
+            drawn = draw(self._members, missing + count + 1, self._neighbor_draws)
+            new = [other for other in drawn if other not in known][:missing]
+            pairs += [(peer, other) for other in new[-limit:]]
+        kernel.add_neighbors(self.peers, np.array(pairs, dtype=np.int32).reshape(-1, 2))
+
+    # The figures.
+
+    def _table(self) -> OutcomeTable:
+        outcomes, chosen = self.outcomes, self.outcomes.asked
+        adopted = outcomes.new_neighbor != kernel.NOBODY
+        sizes = measure_sizes(self._workload.fingerprint, self._scenario.routing.advertisement_bits)
+        total = (
+            outcomes.contacts.astype(np.int64) * sizes.request
+            + outcomes.replies.astype(np.int64) * sizes.reply
+            + outcomes.documents.astype(np.int64) * sizes.document
+            + outcomes.referrals.astype(np.int64) * sizes.referral
+            + adopted * sizes.advertisement
+            + outcomes.advertised.astype(np.int64) * sizes.advertised
+        )
+        messages = outcomes.contacts + outcomes.replies + 2 * adopted + 2 * outcomes.fetched
+        exact = None if self._rules.stops_at_target else outcomes.recall_at_5[chosen]
+        return OutcomeTable(
+            events=np.flatnonzero(chosen),
+            answerable=outcomes.holders[chosen] > 0,
+            hit=outcomes.requests_to_target[chosen] > 0,
+            recall_at_1=outcomes.recall_at_1[chosen],
+            recall_at_5_exact=exact,
+            requests_to_target=outcomes.requests_to_target[chosen],
+            contacts=outcomes.contacts[chosen],
+            failures=outcomes.failures[chosen],
+            messages=messages[chosen].astype(np.int32),
+            bytes=total[chosen],
+            holders=outcomes.holders[chosen],
+        )
+
+
+def similarity_tables(workload: Workload, bits: int) -> kernel.Similarities:
+    """Every similarity that a simulation reads.
+
+    Args:
+        workload: Its documents and queries.
+        bits: Bits a dimension of an advertised vector.
+
+    Raises:
+        UsageError: There are more than `MAX_QUERIES` queries.
+    """
+    count = len(workload.query_vectors)
+    if count > MAX_QUERIES:
+        raise UsageError(
+            f"the vectorised simulator compares all queries with each other, at most "
+            f"{MAX_QUERIES:,}; the workload has {count:,}"
+        )
+    vectors = transmitted_rows(workload.vectors)
+    queries = transmitted_rows(workload.query_vectors)
+    packed, factors = encode_codes(vectors, bits)
+    coded = decode_codes(packed, factors, dimension=vectors.shape[1], bits=bits)
+    # The products of the event simulator, to the last bit: one pool of the same vectors.
+    pool = VectorPool(vectors.shape[1])
+    documents = [pool.number(vector) for vector in coded]
+    numbers = [pool.number(vector) for vector in queries]
+    products = pool.prepare(queries)
+    exact = queries.astype(np.float64) @ vectors.astype(np.float64).T
+    order = np.argsort(-exact, axis=1, kind="stable").astype(np.int32)
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(len(vectors), dtype=np.int32)[None], axis=1)
+    return kernel.Similarities(
+        advertised=products[:, documents],
+        remembered=products[:, numbers],
+        exact=exact,
+        rank=rank,
+        order=order,
+    )
+
+
+def _rules(scenario: Scenario) -> kernel.Rules:
+    routing, network = scenario.routing, scenario.network
+    if network.loss:
+        raise UsageError("the vectorised simulator loses no messages: set network.loss to 0")
+    if routing.fanout > 1 and not scenario.rounds:
+        raise UsageError("the vectorised simulator asks in rounds: set rounds = true")
+    strategy = strategy_from(routing)
+    known = (
+        strategy.score in (score_by_best, score_nothing)
+        and strategy.choose_neighbor in (choose_by_best_document, choose_nobody)
+        and strategy.explore in (explore_roster, explore_nobody)
+        and strategy.stop in (stop_at_budget, stop_when_settled)
+    )
+    if not known:
+        raise UsageError("the vectorised simulator does not know this routing algorithm")
+    return kernel.Rules(
+        start=_STARTS[strategy.start],
+        scored=strategy.score is score_by_best,
+        adaptive=strategy.choose_neighbor is choose_by_best_document,
+        explores=strategy.explore is explore_roster,
+        settles=strategy.stop is stop_when_settled,
+        stops_at_target=scenario.stop_at_target,
+        k=routing.k,
+        budget=routing.contact_budget,
+        fanout=routing.fanout,
+        referrals=routing.referral_limit,
+        patience=routing.patience,
+        draws=2 * routing.contact_budget + 1,
+        longest_chain=MAX_CHAIN_LINKS,
+    )
+
+
+def _make_peers(
+    scenario: Scenario, plan: Plan, newcomers: int, id_order: Sequence[int] | None
+) -> kernel.Peers:
+    workload, routing = plan.workload, scenario.routing
+    places = len(workload.holdings)
+    count = places + newcomers
+    numbers = routing.memory_limit + routing.neighbor_limit + 1
+    if numbers > np.iinfo(np.int16).max:
+        raise UsageError(
+            "the vectorised simulator keeps at most 32,766 remembered queries and neighbours a "
+            "peer: lower routing.memory_limit"
+        )
+    most = int(np.diff(workload.holdings.starts).max(initial=0)) + len(plan.introduced)
+    if routing.advertisement_limit < most:
+        raise UsageError(
+            f"the vectorised simulator advertises every document, and a peer has {most}: raise "
+            f"routing.advertisement_limit from {routing.advertisement_limit}"
+        )
+    # Zeros are pages that the system hands out when they are first written to, which most of them
+    # never are.
+    peers = kernel.Peers(
+        at_place=np.arange(places, dtype=np.int32),
+        up=np.zeros(count, dtype=np.bool_),
+        id_order=np.arange(count, dtype=np.int32)
+        if id_order is None
+        else np.array(id_order, dtype=np.int32),
+        held=np.zeros((count, most), dtype=np.int32),
+        held_count=np.zeros(count, dtype=np.int32),
+        chain=np.zeros((count, len(plan.introduced)), dtype=np.int8),
+        neighbors=np.zeros((count, routing.neighbor_limit), dtype=np.int32),
+        neighbor_count=np.zeros(count, dtype=np.int32),
+        neighbor_number=np.zeros((count, routing.neighbor_limit), dtype=np.int16),
+        memory_query=np.zeros((count, routing.memory_limit), dtype=np.int32),
+        memory_number=np.zeros((count, routing.memory_limit), dtype=np.int16),
+        memory_count=np.zeros(count, dtype=np.int32),
+        memory_oldest=np.zeros(count, dtype=np.int32),
+        table=np.zeros((count, numbers), dtype=np.int32),
+        references=np.zeros((count, numbers), dtype=np.int16),
+        table_count=np.zeros(count, dtype=np.int32),
+        free=np.zeros((count, numbers), dtype=np.int16),
+        free_count=np.zeros(count, dtype=np.int32),
+        holders=np.zeros(len(workload.documents), dtype=np.int32),
+    )
+    for place, documents in enumerate(workload.holdings):
+        _take_holdings(peers, place, documents)
+    return peers
+
+
+def _take_holdings(peers: kernel.Peers, peer: int, documents: Sequence[int]) -> None:
+    peers.up[peer] = True
+    peers.held[peer, : len(documents)] = documents
+    peers.held_count[peer] = len(documents)
+    peers.holders[list(documents)] += 1
+
+
+def _make_outcomes(workload: Workload, rules: kernel.Rules, *, traced: bool) -> kernel.Outcomes:
+    count = len(workload.events)
+
+    def trace(width: int) -> NDArray[np.int32]:
+        return np.full((count, width if traced else 0), kernel.NOBODY, dtype=np.int32)
+
+    return kernel.Outcomes(
+        asked=np.zeros(count, dtype=np.bool_),
+        holders=np.zeros(count, dtype=np.int32),
+        requests_to_target=np.zeros(count, dtype=np.int32),
+        recall_at_1=np.zeros(count, dtype=np.bool_),
+        recall_at_5=np.zeros(count, dtype=np.float32),
+        contacts=np.zeros(count, dtype=np.int32),
+        replies=np.zeros(count, dtype=np.int32),
+        failures=np.zeros(count, dtype=np.int32),
+        documents=np.zeros(count, dtype=np.int32),
+        referrals=np.zeros(count, dtype=np.int32),
+        new_neighbor=np.full(count, kernel.NOBODY, dtype=np.int32),
+        advertised=np.zeros(count, dtype=np.int32),
+        fetched=np.zeros(count, dtype=np.bool_),
+        visited=trace(rules.budget),
+        referred=trace(rules.budget * rules.referrals),
+        found=trace(rules.k),
+    )
+
+
+def _make_scratch(peers: kernel.Peers, rules: kernel.Rules) -> kernel.Scratch:
+    count = len(peers.up)
+    candidates = min(
+        count, peers.neighbors.shape[1] + rules.draws + (rules.budget + 1) * rules.referrals
+    )
+    return kernel.Scratch(
+        randomness=np.zeros(1, dtype=np.uint64),
+        best=np.zeros(peers.table.shape[1], dtype=np.float32),
+        top_number=np.zeros(rules.referrals, dtype=np.int32),
+        top_score=np.zeros(rules.referrals, dtype=np.float32),
+        top_advertised=np.zeros(rules.referrals, dtype=np.float32),
+        top_document=np.zeros(rules.referrals, dtype=np.int32),
+        seen=np.full(count, kernel.NOBODY, dtype=np.int32),
+        position=np.zeros(count, dtype=np.int32),
+        peer=np.zeros(candidates, dtype=np.int32),
+        score=np.zeros(candidates, dtype=np.float32),
+        open=np.zeros(candidates, dtype=np.bool_),
+        scored=np.zeros(candidates, dtype=np.int32),
+        advertised=np.zeros(candidates, dtype=np.float32),
+        document=np.zeros(candidates, dtype=np.int32),
+        asked=np.zeros(rules.fanout, dtype=np.int32),
+        walk=np.zeros(kernel.COUNTERS, dtype=np.int64),
+        drawn=np.zeros(rules.draws, dtype=np.int32),
+        order=np.zeros(max(rules.draws, peers.neighbors.shape[1]), dtype=np.int32),
+        result=np.zeros(rules.k + 1, dtype=np.int32),
+        holder=np.zeros(rules.k + 1, dtype=np.int32),
+        reply=np.zeros(rules.k, dtype=np.int32),
+    )
