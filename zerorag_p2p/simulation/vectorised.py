@@ -86,6 +86,7 @@ class VectorisedSimulation:
     Attributes:
         peers: State of the peers.
         outcomes: What became of the questions, as the kernel notes it.
+        similarities: What the kernel reads.
 
     Args:
         scenario: Algorithm, seed and timeline.
@@ -129,9 +130,10 @@ class VectorisedSimulation:
             stream=stream_starts(scenario.seed, len(events)),
             introduced=introduced,
         )
+        self.similarities = similarity_tables(plan.workload, scenario.routing.advertisement_bits)
         self._world = kernel.World(
             rules=self._rules,
-            similarities=similarity_tables(plan.workload, scenario.routing.advertisement_bits),
+            similarities=self.similarities,
             peers=self.peers,
             questions=self._questions,
             outcomes=self.outcomes,
@@ -149,11 +151,15 @@ class VectorisedSimulation:
             end = min(events, asked + _CHUNK)
             if self._steps:
                 end = min(end, self._steps[0].before)
-            kernel.ask_all(self._world, self._member_array, asked, end)
+            self.ask(asked, end)
             asked = end
             if on_progress is not None:
                 on_progress(asked, events)
         return self._table()
+
+    def ask(self, first: int, end: int) -> None:
+        """Ask the questions from `first` to before `end`, whatever the timeline says."""
+        kernel.ask_all(self._world, self._member_array, first, end)
 
     # The timeline.
 
