@@ -38,7 +38,7 @@ def _fill(peers: kernel.Peers, queries: int, seed: int) -> None:
     count = len(peers.up)
     for peer in range(count):
         for _ in range(peers.memory_query.shape[1]):
-            kernel._remember(peers, peer, np.random.randint(count), np.random.randint(queries))
+            kernel.remember(peers, peer, np.random.randint(count), np.random.randint(queries))
 
 
 @njit

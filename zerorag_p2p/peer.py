@@ -295,7 +295,7 @@ class Peer:
                 peers = [neighbor.peer for neighbor in self.neighbors]
             case Start.ROSTER:
                 peers = list(walk.roster)
-        walk.randomness.shuffle(peers)
+                walk.randomness.shuffle(peers)
         return [PeerReferral(peer) for peer in peers]
 
     def finish_query(self, walk: Walk, now: float) -> PeerId | None:

@@ -25,7 +25,8 @@ class Start(enum.StrEnum):
     """Where a walk begins.
 
     OWN_STATE_FIRST: the querier answers its own query first, at no message (algorithm 1).
-    PAPER: the neighbours, unscored, in random order (the paper's prose).
+    PAPER: the neighbours, unscored, the oldest first (the paper's prose; it gives no order, and a
+        priority queue hands out equals as they came).
     ROSTER: every member, unscored, in random order.
     """
 

@@ -337,7 +337,8 @@ def _release(peers: Peers, peer: int, number: int) -> None:
 
 
 @_compiled
-def _remember(peers: Peers, peer: int, querier: int, query: int) -> None:
+def remember(peers: Peers, peer: int, querier: int, query: int) -> None:
+    """Let a peer remember a query; the oldest goes when its memory is full."""
     capacity = peers.memory_query.shape[1]
     if capacity == 0:
         return
@@ -701,7 +702,7 @@ def _start(world: World, members: NDArray[np.int32]) -> None:
         count = walk[_DRAWN]
         for number in range(count):
             first[number] = scratch.drawn[number]
-    _shuffle(first, count, scratch.randomness)
+        _shuffle(first, count, scratch.randomness)
     for number in range(count):
         _consider(world, first[number], _NEVER, _NEVER, NOBODY)
 
@@ -801,7 +802,7 @@ def _contact(world: World, peer: int, number: int) -> None:
         if walk[_TO_TARGET] == 0 and holds(peers, peer, world.questions.document[question]):
             walk[_TO_TARGET] = number + 1
             walk[_OVER] = rules.stops_at_target
-    _remember(peers, peer, querier, query)
+    remember(peers, peer, querier, query)
 
 
 @_compiled
