@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zerorag_p2p.errors import UsageError
-from zerorag_p2p.workloads.scenario import Scenario
+from zerorag_p2p.workloads.scenario import Introduce, Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,11 @@ def _nodes(scenario: Scenario) -> Scenario:
     """What whole nodes can do in minutes."""
     # A tenth of the questions, so what happens between them has to happen sooner.
     network = replace(scenario.network, refresh_s=20.0)
-    return replace(scenario, peers=500, batch=scenario.batch // 2, network=network)
+    # How a topic spreads is decided within its first thousand questions.
+    introduces = any(isinstance(entry, Introduce) for entry in scenario.timeline)
+    draws = scenario.draws // 3 if introduces else scenario.draws
+    batch = scenario.batch // 2
+    return replace(scenario, peers=500, draws=draws, batch=batch, network=network)
 
 
 def _laptop(scenario: Scenario) -> Scenario:
