@@ -25,7 +25,7 @@ from zerorag_p2p.errors import UsageError
 from zerorag_p2p.model import Content, Fingerprint, Purpose, Vector, View
 from zerorag_p2p.node.contacts import Failure
 from zerorag_p2p.node.outgoing import Traffic, open_advertisement
-from zerorag_p2p.node.process import resident_bytes
+from zerorag_p2p.node.process import resident_bytes, return_large_memory
 from zerorag_p2p.node.state import held_advertisement
 from zerorag_p2p.peer import Requester
 from zerorag_p2p.testnet.faults import Conditions
@@ -256,6 +256,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=30)
     parser.add_argument("--dimension", type=int, default=768)
     options = parser.parse_args()
+    return_large_memory()
     if options.peers < 2:
         raise UsageError("--peers has to be at least 2")
     # Memory first: what another measurement has freed would be used again.

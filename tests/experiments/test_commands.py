@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from zerorag_p2p.cli.main import cli
+from zerorag_p2p.experiments import worlds
 
 
 def zerorag(*arguments: object) -> Result:
@@ -55,6 +58,33 @@ def test_the_list_says_what_each_experiment_needs() -> None:
     assert entries["table1"]["published"] == "ZeroRAG, table 1"
     assert entries["fig4"]["data"] == "amazon"
     assert "drag-fig7" in zerorag("list").stdout
+
+
+def test_a_command_says_that_it_waits_for_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_first(*arguments: Any, on_compile: Callable[[], None], **named: Any) -> worlds.Ran:
+        on_compile()
+        return worlds.run_variant(*arguments, **named)
+
+    monkeypatch.setattr("zerorag_p2p.experiments.run.run_variant", compile_first)
+    arguments = ("fig5", "--results", tmp_path, "--scale", "smoke", "--variants", "exact")
+    waiting = zerorag("run", *arguments, "--json")
+    assert waiting.stderr.startswith("compiling the simulator")
+    json.loads(waiting.stdout)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_comparison_fits_the_terminal(tmp_path: Path, columns: int) -> None:
+    order = ("drag-table1", "--results", tmp_path)
+    assert zerorag("run", *order, "--scale", "smoke", "--variants", "DRAG-RW").exit_code == 0
+    arguments = ["experiment", "compare", *map(str, order)]
+    lines = CliRunner().invoke(cli, arguments, env={"COLUMNS": str(columns)}).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert [line for line in lines if line.startswith("Beside")] == [
+        f"Beside DRAG, table 1, {data}:" for data in ("MMLU", "Medical", "News")
+    ]
+    assert sum("hit rate (DRAG)" in line for line in lines) == 3
 
 
 @pytest.mark.parametrize(

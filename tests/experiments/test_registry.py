@@ -72,6 +72,16 @@ def test_published_figures_are_those_of_the_papers() -> None:
     assert value("table2", "peers 100000", "requests") == (5.724, 0.011)
     assert value("table5", "10 x 3", "rounds") == (1.408, 0.001)
     assert value("fig5", "HNSW", "recall@1") == (0.973, None)
+    assert value("table1", "static, memory 0", "requests") == (16.796, 0.067)
+
+
+def test_neighbors_stay_the_same_in_a_static_network() -> None:
+    choices = {
+        setting_of(variant.name): variant.scenario.routing.neighbor_choice
+        for variant in variants_of("table1", "paper")
+    }
+    static = [setting for setting, choice in choices.items() if choice == "none"]
+    assert static == ["static, memory 0", "static, memory 1000"]
 
 
 def test_sizes_are_those_of_the_paper_at_its_scale() -> None:
@@ -96,8 +106,8 @@ def test_an_experiment_is_also_found_by_the_number_of_its_figure() -> None:
 def test_the_overview_counts_runs_and_questions() -> None:
     entries = {entry["name"]: entry for entry in overview("paper")}
     assert set(entries) == set(EXPERIMENTS)
-    assert entries["table1"]["runs"] == 5 * 10
-    assert entries["table1"]["questions"] == 5 * 10 * 1_500_000
+    assert entries["table1"]["runs"] == 5 * 14
+    assert entries["table1"]["questions"] == 5 * 14 * 1_500_000
     assert entries["fig3"]["questions"] is None
     assert entries["fig3"]["data"] == "aol-ia"
 

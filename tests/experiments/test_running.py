@@ -183,6 +183,8 @@ def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
         run(replace(order, seeds=0))
     with pytest.raises(UsageError, match="fig5 looks at every question"):
         run(replace(order, world="testnet"))
+    with pytest.raises(UsageError, match="fig4 looks at every question"):
+        run(replace(order, name="fig4", world="simulator"))
     with pytest.raises(UsageError, match="aol-ia, which is not part of this package"):
         run(replace(order, name="fig3"))
     with pytest.raises(UsageError, match="does not hold PubMedQA"):

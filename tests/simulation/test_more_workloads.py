@@ -618,8 +618,8 @@ def test_scenarios_name_their_workload(tmp_path: Path) -> None:
     assert len(made_up.events) == 20 * 5
     with pytest.raises(UsageError, match="does not hold PubMedQA"):
         load_workload(scenario("consortium", peers=20), tmp_path)
-    for name, data in (("folder", "the workload"), ("aol-ia", "AOL-IA"), ("amazon", "Amazon")):
-        with pytest.raises(UsageError, match=f"questions of {data}.* say in which folder"):
+    for name, data in (("folder", "files of yours"), ("aol-ia", "AOL-IA"), ("amazon", "Amazon")):
+        with pytest.raises(UsageError, match=f"needs {data}.* say in which folder"):
             load_workload(scenario(name), None)
 
 

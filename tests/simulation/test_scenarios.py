@@ -150,7 +150,7 @@ def test_a_topic_of_another_size_is_missed() -> None:
 
 
 def test_pubmedqa_has_to_be_somewhere(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="in which folder"):
+    with pytest.raises(UsageError, match="the workload 'pubmedqa' needs PubMedQA: say in which"):
         load_workload(scenario(workload="pubmedqa"), None)
     with pytest.raises(UsageError, match=r"does not hold PubMedQA.*ori_pqal\.json"):
         load_workload(scenario(workload="pubmedqa"), tmp_path)

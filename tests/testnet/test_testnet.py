@@ -1,5 +1,6 @@
 """Whole nodes in one process: what can be done to them, and what they make of it."""
 
+import logging
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from zerorag_p2p.errors import NetworkError, UsageError
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.network import Handler
 from zerorag_p2p.testnet.faults import Conditions, black_hole, tarpit
+from zerorag_p2p.testnet.speaker import note_speaker
 from zerorag_p2p.testnet.testnet import NodeState, Testnet
 from zerorag_p2p.testnet.virtual_time import run_in_virtual_time
 from zerorag_p2p.wire.protocols import QUERY
@@ -66,6 +68,24 @@ async def test_the_dead_are_forgotten(autojump_clock: object) -> None:
             }
 
         await eventually(lambda: not known() & dead)
+
+
+async def test_the_log_tells_which_node_speaks(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zerorag")
+    with caplog.filtering(note_speaker):
+        async with small().running() as testnet:
+            await trio.sleep(5)
+            testnet["p2"].clock_skew_s = 600.0
+            await testnet.kill("p1")
+            await asked(testnet, testnet.workload.events[0])
+            await trio.sleep(60)
+            gone = testnet["p1"].peer_id
+        speakers = {vars(record)["speaker"] for record in caplog.records}
+        assert speakers <= set(EVERYONE) - {"p1"}
+        mourners = [record for record in caplog.records if gone in record.getMessage()]
+        assert {vars(record)["speaker"] for record in mourners} == set(EVERYONE) - {"p1"}
 
 
 async def test_a_query_ends_with_its_node(autojump_clock: object) -> None:

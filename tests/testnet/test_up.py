@@ -35,7 +35,11 @@ def test_the_home_of_a_real_node_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_is_for_one_testnet(tmp_path: Path) -> None:
     folder = TestnetFolder(tmp_path)
-    with claimed(folder), pytest.raises(LocalError, match="already runs"), claimed(folder):
+    with (
+        claimed(folder),
+        pytest.raises(LocalError, match=r"a testnet \(process \d+\) already runs"),
+        claimed(folder),
+    ):
         pass
     with claimed(folder):
         pass

@@ -4,6 +4,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
@@ -260,6 +261,113 @@ def test_the_exit_code_of_a_query_tells_how_good_the_answer_is(
         commands={"q": click.Command("q", callback=lambda: _finish(answer))},
     )
     assert CliRunner().invoke(program, ["q"]).exit_code == exit_code
+
+
+CONTACTS = [
+    {
+        "peer": f"12D3KooW{'Ab3' * 13}{number:05}",
+        "organisation": organisation,
+        "evidence": evidence,
+        "score": None if evidence == "nothing" else 0.7123,
+        "outcome": outcome,
+        "reason": "",
+        "code": "",
+        "documents": 1,
+        "improved": number == 1,
+        "referrals": 10,
+        "new_candidates": 3,
+        "milliseconds": 1001.2,
+    }
+    for number, (organisation, evidence, outcome) in enumerate(
+        (
+            ("Tarnbeck Kidney and Transplant Hospital", "advertisement", "answered"),
+            ("Greywater Institute of Neurology", "query memory", "unreachable"),
+            ("", "nothing", "timed out"),
+        ),
+        start=1,
+    )
+]
+
+ANSWER = {
+    "query": "a question",
+    "asker": {"organisation": "Clinic", "peer": "12D3KooW" + "C" * 44},
+    "documents": [
+        {
+            "title": "A title",
+            "part": 0,
+            "parts": 1,
+            "score": 0.7,
+            "score_verified": True,
+            "owner": {"organisation": "Clinic", "peer": "12D3KooW" + "C" * 44},
+            "holder": {"organisation": "Clinic", "peer": "12D3KooW" + "C" * 44},
+            "collection": "wards",
+            "status": "verified",
+            "text": "some words of a passage " * 20,
+        }
+    ],
+    "rejected": [],
+    "contacts": CONTACTS,
+    "budget": 50,
+    "complete": True,
+    "bytes_sent": 1,
+    "bytes_received": 2,
+    "milliseconds": 3.0,
+    "stopped": "nobody left to ask",
+}
+
+
+class Answering(AbstractContextManager["Answering"]):
+    """A client of a node, or of a testnet, that has one answer to every question."""
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def query(self, *_: object, **__: object) -> dict[str, object]:
+        return ANSWER
+
+
+@pytest.fixture(params=["query", "testnet query"])
+def ask(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> list[str]:
+    """A command that asks, and is answered."""
+    monkeypatch.setenv("ZERORAG_TESTNET", str(tmp_path))
+    monkeypatch.setattr("zerorag_p2p.cli.query.connect", lambda _: Answering())
+    monkeypatch.setattr("zerorag_p2p.cli.testnet._client", lambda _: Answering())
+    command: str = request.param
+    return [*command.split(), "a question"]
+
+
+def test_every_contact_is_explained_in_a_narrow_terminal(ask: list[str]) -> None:
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(cli, [*ask, "--explain"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    heading = next(number for number, line in enumerate(lines) if line.startswith("#"))
+    assert lines[heading].split() == [
+        *("#", "organisation", "led", "by", "score", "outcome", "docs", "ms")
+    ]
+    end = lines.index("", heading)
+    assert max(map(len, lines[:end])) <= 80
+    table = [line.rstrip() for line in lines[heading + 2 : end]]
+    assert table == [
+        "1   Tarnbeck Kidney and        advertisement   0.712   answered      1      1001",
+        "    Transplant Hospital",
+        "2   Greywater Institute of     query memory    0.712   unreachable   1      1001",
+        "    Neurology",
+        "3   unknown organisation       nothing         -       timed out     1      1001",
+    ]
+
+
+def test_a_wide_terminal_shows_all_of_a_contact(ask: list[str]) -> None:
+    result = CliRunner(env={"COLUMNS": "140"}).invoke(cli, [*ask, "--explain"])
+    heading = next(line for line in result.stdout.splitlines() if line.startswith("#"))
+    assert {"peer", "better", "refs", "new"} <= set(heading.split())
+    assert "12D3KooW…300001" in result.stdout
+
+
+def test_programs_are_told_everything_about_a_contact(ask: list[str]) -> None:
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(cli, [*ask, "--explain", "--json"])
+    assert json.loads(result.stdout)["contacts"] == CONTACTS
 
 
 def test_help_needs_neither_numpy_nor_the_network(tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def test_a_home_has_one_node(tmp_path: Path) -> None:
         pass
 
 
+def test_who_holds_a_folder_is_named(tmp_path: Path) -> None:
+    with (
+        HomeLock(tmp_path, holder="a testnet"),
+        pytest.raises(LocalError, match=r"^a testnet \(process \d+\) already runs in"),
+    ):
+        HomeLock(tmp_path).acquire()
+
+
 HOLDER = """
 import sys
 from pathlib import Path
@@ -117,6 +125,6 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
             HomeLock(tmp_path).acquire()
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert (tmp_path / LOCK_NAME).read_text() == f"{process.pid}\n"
+    assert (tmp_path / LOCK_NAME).read_text() == f"a node (process {process.pid})\n"
     with HomeLock(tmp_path):
-        assert (tmp_path / LOCK_NAME).read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / LOCK_NAME).read_text() == f"a node (process {os.getpid()})\n"

@@ -187,7 +187,7 @@ def compare(name: str, results: Path, as_json: bool) -> None:
     """
     from zerorag_p2p.experiments.comparison import compare as compare_result
     from zerorag_p2p.experiments.store import load_result
-    from zerorag_p2p.experiments.summary import headline, tabulate_comparison
+    from zerorag_p2p.experiments.summary import headline, tabulate_comparisons
 
     result = load_result(results, name)
     comparisons = compare_result(result)
@@ -195,9 +195,10 @@ def compare(name: str, results: Path, as_json: bool) -> None:
         output.print_json([item.to_json() for item in comparisons])
         return
     click.echo(headline(result))
-    if comparisons:
-        output.print_table(*tabulate_comparison(comparisons))
-    else:
+    for source, table in tabulate_comparisons(comparisons).items():
+        click.echo(f"\nBeside {source}:")
+        output.print_table(*table, optional=("peers",))
+    if not comparisons:
         click.echo("No figure of it is published as a number.")
 
 
@@ -231,17 +232,21 @@ def plot(name: str, results: Path, out: Path | None, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None]]:
-    """Bars on standard error, if that is a terminal; runs that were kept are told in any case."""
+    """Bars on standard error, if that is a terminal.
+
+    What keeps a command waiting, or makes it short, is told in any case.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     kept: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True, highlight=False)
     bars = Bars(
         *columns,
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         disable=not sys.stderr.isatty(),
         transient=True,
     )
@@ -251,6 +256,8 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
     def show(progress: Progress) -> None:
         if progress.kept:
             kept.append(progress.commit)
+        if progress.compiling:
+            console.print("compiling the simulator, which takes half a minute, once ...")
         bars.update(runs, completed=progress.run - 1 + progress.kept, total=progress.runs)
         bars.update(
             questions,

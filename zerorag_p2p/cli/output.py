@@ -6,6 +6,7 @@ Much of it was written by other peers, so nothing reaches a terminal that could 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from zerorag_p2p.wording import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "console",
@@ -44,8 +46,11 @@ __all__ = [
     "span",
 ]
 
-#: Characters a line where the output is no terminal.
+#: Characters a line where the output is no terminal and COLUMNS is not set.
 _WIDTH_WITHOUT_TERMINAL: Final = 160
+
+#: More characters than any line has.
+_UNBOUNDED: Final = 1 << 20
 
 
 def print_json(value: Any) -> None:
@@ -59,28 +64,51 @@ def print_json_line(value: Any) -> None:
 
 
 def console() -> Console:
-    """Where tables and styled text go; NO_COLOR is respected."""
+    """Where tables and styled text go; NO_COLOR and COLUMNS are respected."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = None if known else _WIDTH_WITHOUT_TERMINAL
     return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table with a heading."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, optional: Sequence[str] = ()
+) -> None:
+    """Print a table with a heading.
+
+    Args:
+        columns: The headings.
+        rows: The cells of each row.
+        optional: Columns that are left out, one after the other, while the table is too wide.
+    """
+    from rich.measure import Measurement
+
+    out = console()
+    unbounded = out.options.update(max_width=_UNBOUNDED)
+    shown = list(range(len(columns)))
+    table = _table(columns, rows, shown)
+    for name in optional:
+        if Measurement.get(out, unbounded, table).maximum <= out.width:
+            break
+        shown.remove(columns.index(name))
+        table = _table(columns, rows, shown)
+    out.print(table)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], shown: Sequence[int]) -> Table:
+    """A table of the columns at these positions."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        *columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold"
-    )
-    for column in table.columns:
-        column.overflow = "fold"
-        column.no_wrap = column.header == "peer"  # To be copied whole.
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for position in shown:
+        # A peer id is there to be copied whole.
+        table.add_column(columns[position], overflow="fold", no_wrap=columns[position] == "peer")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console().print(table)
+        table.add_row(*(Text(printable(row[position])) for position in shown))
+    return table
 
 
 def print_fields(fields: Sequence[tuple[str, object]]) -> None:

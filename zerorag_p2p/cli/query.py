@@ -20,6 +20,13 @@ Json = dict[str, Any]
 
 _PARTIAL: Final = 5
 _PASSAGE_LINES: Final = 3
+_PASSAGE_MARGIN: Final = "   | "
+_UNKNOWN: Final = "unknown organisation"
+
+#: Characters of a line of a passage, margin included, however wide or narrow the terminal is.
+_LONGEST_LINE: Final = 93
+_SHORTEST_LINE: Final = 40
+
 _PURPOSES: Final = (
     "treatment, emergency, research, payment, operations, public-health or patient-request"
 )
@@ -192,8 +199,9 @@ def _progress(event: Json) -> str:
 
 def print_answer(answer: Json, *, explain: bool) -> None:
     """Print an answer for people; with `explain` every contact and what led to it."""
+    width = min(max(output.console().width, _SHORTEST_LINE), _LONGEST_LINE)
     for number, document in enumerate(answer["documents"], start=1):
-        _print_document(number, document)
+        _print_document(number, document, width)
     for document in answer["rejected"]:
         holder = _peer_name(document["holder"])
         click.echo(f"rejected   {holder}: {output.printable(document['fault'])}")
@@ -204,10 +212,10 @@ def print_answer(answer: Json, *, explain: bool) -> None:
     for contact in answer["contacts"]:
         if contact["outcome"] != "answered":
             reason = f": {output.printable(contact['reason'])}" if contact["reason"] else ""
-            click.echo(f"{contact['outcome']:<10} {_peer_name(contact)}{reason}")
+            click.echo(f"{contact['outcome']:<11} {_peer_name(contact)}{reason}")
 
 
-def _print_document(number: int, document: Json) -> None:
+def _print_document(number: int, document: Json, width: int) -> None:
     heading = output.printable(document["title"]) or "(no title)"
     if document["parts"] > 1:
         heading += f" (part {document['part'] + 1} of {document['parts']})"
@@ -215,8 +223,15 @@ def _print_document(number: int, document: Json) -> None:
     score = "" if document["score_verified"] else ", score as the owner says"
     click.echo(f"   {_provenance(document)}{score}")
     passage = output.printable(" ".join(document["text"].split()))
-    for line in textwrap.wrap(passage, width=88, max_lines=_PASSAGE_LINES, placeholder=" …"):
-        click.echo(f"   | {line}")
+    for line in textwrap.wrap(
+        passage,
+        width=width,
+        initial_indent=_PASSAGE_MARGIN,
+        subsequent_indent=_PASSAGE_MARGIN,
+        max_lines=_PASSAGE_LINES,
+        placeholder=" …",
+    ):
+        click.echo(line)
     click.echo()
 
 
@@ -253,11 +268,15 @@ def _summary(answer: Json) -> str:
 
 def _print_walk(contacts: list[Json]) -> None:
     output.print_table(
-        ("#", "peer", "led by", "score", "outcome", "docs", "better", "referrals", "new", "ms"),
+        (
+            *("#", "organisation", "peer", "led by", "score", "outcome"),
+            *("docs", "better", "refs", "new", "ms"),
+        ),
         [
             (
                 number,
-                _peer_name(contact),
+                contact["organisation"] or _UNKNOWN,
+                output.short_peer(contact["peer"]),
                 contact["evidence"],
                 "-" if contact["score"] is None else f"{contact['score']:.3f}",
                 contact["outcome"],
@@ -269,12 +288,13 @@ def _print_walk(contacts: list[Json]) -> None:
             )
             for number, contact in enumerate(contacts, start=1)
         ],
+        optional=("new", "refs", "better", "peer"),
     )
 
 
 def _peer_name(value: Json) -> str:
     """Organisation and short peer id of anything that has both."""
-    organisation = output.printable(value["organisation"]) or "unknown organisation"
+    organisation = output.printable(value["organisation"]) or _UNKNOWN
     return f"{organisation} ({output.short_peer(value['peer'])})"
 
 

@@ -69,7 +69,7 @@ def create(home: Home, name: str, *, valid_days: int | None = None) -> dict[str,
         now=now,
     )
     data = sign_roster(roster, authority)
-    with HomeLock(home.root):
+    with HomeLock(home.root, holder="a command"):
         write_secret(home.authority_key, encode_key_file(authority))
         write_atomic(home.roster, data)
     return describe(data)
@@ -153,7 +153,7 @@ def install(home: Home, data: bytes, *, trusted: Collection[str] = ()) -> dict[s
     """
     home.require()
     authorities = [parse_peer_id(peer) for peer in trusted]
-    with HomeLock(home.root):
+    with HomeLock(home.root, holder="a command"):
         current = _current(home) if home.roster.exists() else None
         accept_roster(current, data, time.time(), trusted_authorities=authorities)
         write_atomic(home.roster, data)

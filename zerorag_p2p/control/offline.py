@@ -36,7 +36,7 @@ class OfflineLibrary:
     def __enter__(self) -> Self:
         self._home.require()
         with ExitStack() as stack:
-            stack.enter_context(HomeLock(self._home.root))
+            stack.enter_context(HomeLock(self._home.root, holder="a command"))
             roster = open_roster(consortium.read(self._home))
             embedder = open_embedder(self._home.load_config().embedding)
             sign = statement_signer(

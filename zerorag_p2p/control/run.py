@@ -12,6 +12,7 @@ import trio
 
 from zerorag_p2p.control.server import serving
 from zerorag_p2p.home import Home
+from zerorag_p2p.node.process import return_large_memory
 from zerorag_p2p.node.runtime import Node
 
 logger = logging.getLogger("zerorag.control")
@@ -32,6 +33,7 @@ def run_node(home: Home, on_ready: Callable[[dict[str, object]], None], *, verbo
         LocalError: The node cannot start; the sentence says why.
     """
     _log_to_standard_error(verbose=verbose)
+    return_large_memory()
     # Asked for first: a path that is too long for a socket is refused before anything starts.
     trio.run(_run, home, str(home.socket), on_ready)
 

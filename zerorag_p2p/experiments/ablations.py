@@ -21,6 +21,7 @@ from zerorag_p2p.experiments.quantity import HIT_RATE, REQUESTS, ROUNDS, Quantit
 from zerorag_p2p.workloads.scenario import Scenario
 
 MEMORY_LIMITS: Final = (0, 10, 100, 1_000, 10_000)
+STATIC_MEMORY_LIMITS: Final = (0, 1_000)
 NETWORK_SIZES: Final = (1_000, 5_000, 10_000, 50_000, 100_000)
 DRAWS: Final = (10, 20, 30, 40, 50)
 NEIGHBOR_LIMITS: Final = (3, 5, 10, 25, 50, 75, 100)
@@ -30,12 +31,16 @@ FANOUTS: Final = ((3, 10), (6, 5), (10, 3))
 
 
 def _memory(scenario: Scenario) -> list[Variant]:
-    return sweep(
-        scenario,
-        "memory",
-        MEMORY_LIMITS,
-        lambda base, limit: with_routing(base, memory_limit=limit),
-    )
+    def limit_memory(base: Scenario, limit: int) -> Scenario:
+        return with_routing(base, memory_limit=limit)
+
+    # With neighbours that stay as drawn, as if the asker's own copy, which is the best document
+    # that it knows of, counted as found: then it would never take a new one.
+    static = with_routing(scenario, neighbor_choice="none")
+    return [
+        *sweep(scenario, "memory", MEMORY_LIMITS, limit_memory),
+        *sweep(static, "static, memory", STATIC_MEMORY_LIMITS, limit_memory),
+    ]
 
 
 def _sizes(scenario: Scenario) -> list[Variant]:

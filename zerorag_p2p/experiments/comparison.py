@@ -28,8 +28,12 @@ class Comparison:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published one."""
-        return None if self.ours is None else self.ours.mean - self.published.value
+        """Ours less the published one; of a range, less what is nearest in it."""
+        if self.ours is None:
+            return None
+        lowest, highest = self.published.value, self.published.highest
+        nearest = max(lowest, min(self.ours.mean, lowest if highest is None else highest))
+        return self.ours.mean - nearest
 
     def to_json(self) -> Json:
         """The comparison as JSON; shares are from 0 to 1."""
@@ -42,6 +46,7 @@ class Comparison:
             "ours_deviation": None if ours is None else ours.deviation,
             "seeds": 0 if ours is None else ours.runs,
             "published": self.published.value,
+            "published_highest": self.published.highest,
             "published_deviation": self.published.deviation,
             "difference": self.difference,
             "source": self.published.source,

@@ -79,6 +79,8 @@ class Experiment:
         read_table: The same from the outcome of every question and the number of questions; only
             worlds that keep outcomes can run such an experiment.
         batches: Whether runs keep their metrics by batch.
+        relevant: Whether questions have several right answers, and runs keep which share of them is
+            found (`relevant`).
     """
 
     name: str
@@ -91,6 +93,7 @@ class Experiment:
     read: Callable[[Json], Json] = _read_nothing
     read_table: Callable[[OutcomeTable, int], Json] | None = None
     batches: bool = False
+    relevant: bool = False
 
 
 def in_readings(scenario: Scenario, setting: str = "", x: float | None = None) -> list[Variant]:

@@ -17,8 +17,18 @@ from zerorag_p2p.experiments.experiment import (
     in_readings,
     with_routing,
 )
-from zerorag_p2p.experiments.plots import draw_bars, draw_batches
-from zerorag_p2p.experiments.quantity import CONTACTS, HIT_RATE, MESSAGES, REQUESTS, Quantity
+from zerorag_p2p.experiments.plots import draw_batches, draw_bins
+from zerorag_p2p.experiments.quantity import (
+    CONTACTS,
+    HIT_RATE,
+    MESSAGES,
+    REACHED,
+    REACHED_AT_LAST,
+    RECALL,
+    RECALL_AT_LAST,
+    REQUESTS,
+    Quantity,
+)
 from zerorag_p2p.workloads.scenario import Scenario
 
 #: Users with the most queries that are the peers on AOL-IA (section 4.1.1).
@@ -39,8 +49,7 @@ def _found_beside_others(scenario: Scenario) -> list[Variant]:
 
 
 def _products_beside_others(scenario: Scenario) -> list[Variant]:
-    # A question names one of its relevant products, drawn. In whole walks the hit rate is therefore
-    # the mean share of the relevant products of which a holder was reached.
+    # Which products are found does not depend on the one that a question names.
     whole = replace(scenario, stop_at_target=False)
     return [*in_readings(whole), Variant("semantic tree", whole, SEMANTIC_TREE)]
 
@@ -67,6 +76,7 @@ def _experiment(
     source: str,
     quantities: Sequence[Quantity],
     batches: bool = False,
+    relevant: bool = False,
 ) -> Experiment:
     return Experiment(
         name=name,
@@ -84,6 +94,7 @@ def _experiment(
         quantities=quantities,
         draw=draw,
         batches=batches,
+        relevant=relevant,
     )
 
 
@@ -103,9 +114,10 @@ LOGS: Final = (
         "Share of the relevant products that is found, beside a semantic tree",
         "amazon",
         _products_beside_others,
-        draw_bars(HIT_RATE),
+        draw_bins(("relevant products reached", REACHED), ("recall@10, @50, @100", RECALL)),
         source="figure 4",
-        quantities=(HIT_RATE, CONTACTS, MESSAGES),
+        quantities=(*RECALL, *REACHED),
+        relevant=True,
     ),
     _experiment(
         "fig7a",
@@ -122,8 +134,12 @@ LOGS: Final = (
         "What the memory and the rewiring are worth on Amazon Electronics",
         "amazon",
         lambda scenario: _ablated(replace(scenario, stop_at_target=False)),
-        draw_bars(HIT_RATE),
+        draw_bins(
+            ("relevant products reached", REACHED_AT_LAST),
+            ("recall@10, @50, @100", RECALL_AT_LAST),
+        ),
         source="figure 7(b)",
-        quantities=(HIT_RATE, CONTACTS),
+        quantities=(*RECALL_AT_LAST, *REACHED_AT_LAST),
+        relevant=True,
     ),
 )

@@ -17,6 +17,7 @@ from zerorag_p2p.experiments.axes import (
 from zerorag_p2p.experiments.experiment import Draw, runs_by_variant, setting_of
 from zerorag_p2p.experiments.published import published_of
 from zerorag_p2p.experiments.quantity import HIT_RATE_AFTER, Quantity
+from zerorag_p2p.experiments.relevant import BINS
 from zerorag_p2p.workloads.results import Json
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def draw_sweep(axis: str, quantities: Sequence[Quantity], *, log: bool = False) 
         published: dict[Quantity, list[tuple[float, float]]] = {}
         for variant, runs in runs_by_variant(result).items():
             position = runs[0]["x"]
-            lines.setdefault(variant.partition(", ")[0], {})[position] = runs
+            lines.setdefault(variant.rpartition(", ")[0], {})[position] = runs
             for item in published_of(result["name"], setting_of(variant)):
                 published.setdefault(item.quantity, []).append((position, item.value))
         shown = panels(len(quantities))
@@ -99,6 +100,41 @@ def draw_bars(*quantities: Quantity) -> Draw:
             axes.set_xticks(range(len(by_variant)), list(by_variant), rotation=15, ha="right")
         shown[0].set_title(f"{_title(result)} (x: published)")
         save(shown[0], path)
+
+    return draw
+
+
+def draw_bins(*shares: tuple[str, Sequence[Quantity]]) -> Draw:
+    """A figure with a panel a share and a bar a bin and variant (figures 4 and 7(b)).
+
+    Args:
+        shares: Of each its name, and the quantities of `relevant.BINS`.
+    """
+
+    def draw(result: Json, path: Path) -> None:
+        by_variant = runs_by_variant(result)
+        width = 0.8 / len(by_variant)
+        shown = panels(len(shares))
+        for axes, (label, quantities) in zip(shown, shares, strict=True):
+            for number, (variant, runs) in enumerate(by_variant.items()):
+                bars = {
+                    place + (number + 0.5) * width - 0.4: estimate
+                    for place, quantity in enumerate(quantities)
+                    if (estimate := quantity.estimate(runs)) is not None
+                }
+                axes.bar(
+                    list(bars),
+                    [estimate.mean for estimate in bars.values()],
+                    width,
+                    yerr=[estimate.deviation or 0.0 for estimate in bars.values()],
+                    label=variant,
+                )
+            axes.set_ylabel(label)
+            axes.set_ylim(0.0, 1.02)
+            axes.set_xticks(range(len(BINS)), [bounds.name for bounds in BINS])
+        shown[-1].set_xlabel("relevant documents available")
+        shown[0].set_title(_title(result))
+        save(shown[0], path, legend_beside=True)
 
     return draw
 

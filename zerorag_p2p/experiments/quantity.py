@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zerorag_p2p.experiments.relevant import BINS
 from zerorag_p2p.workloads.results import Json
 
 #: Where the metrics of the last tenth of a run stand; the paper's tables are about it.
@@ -66,6 +67,10 @@ class Quantity:
         spread = "" if deviation is None else f" ± {factor * deviation:.3f}"
         return f"{factor * value:.3f}{spread}{unit}"
 
+    def show_range(self, lowest: float, highest: float) -> str:
+        """What lies between two values as text, "94.800 to 98.900%"."""
+        return f"{self.show(lowest).removesuffix('%')} to {self.show(highest)}"
+
     def show_difference(self, difference: float) -> str:
         """A difference of two values as text, of shares in points of percent."""
         return f"{100 * difference:+.3f} pp" if self.percent else f"{difference:+.3f}"
@@ -91,6 +96,24 @@ HIT_RATE_AFTER: Final = Quantity("last tenth", ("findings", "last_tenth", "hit_r
 REQUESTS_BEFORE: Final = Quantity("requests before", ("findings", "before", "requests_to_target"))
 REQUESTS_AFTER: Final = Quantity("requests after", ("findings", "requests_after"))
 REQUESTS_P99: Final = Quantity("99% within", ("findings", "requests_last_tenth", "p99"))
+
+
+def _in_bins(part: str, share: str, titles: Iterable[str]) -> tuple[Quantity, ...]:
+    """A share of the relevant documents found (`relevant`), a quantity a bin."""
+    return tuple(
+        Quantity(title, (part, bounds.name, share), percent=True)
+        for bounds, title in zip(BINS, titles, strict=True)
+    )
+
+
+_REACHED_TITLES: Final = [f"reached, {bounds.name}" for bounds in BINS]
+_RECALL_TITLES: Final = [f"recall@{bounds.most}" for bounds in BINS]
+
+#: Over a whole run, as in figure 4, and over its last tenth, as the paper's ablations.
+REACHED: Final = _in_bins("relevant", "reached", _REACHED_TITLES)
+RECALL: Final = _in_bins("relevant", "recall", _RECALL_TITLES)
+REACHED_AT_LAST: Final = _in_bins("relevant_last_tenth", "reached", _REACHED_TITLES)
+RECALL_AT_LAST: Final = _in_bins("relevant_last_tenth", "recall", _RECALL_TITLES)
 
 #: Of DRAG's searches, counted as DRAG counts.
 DRAG_HIT_RATE: Final = Quantity("hit rate (DRAG)", ("drag", "hit_rate"), percent=True)

@@ -39,6 +39,7 @@ class Progress:
         questions: All its questions; 0 while the workload is made.
         kept: Whether the run was kept by an earlier command and is not run again.
         commit: Then the commit that it is of, "" if it is not known.
+        compiling: Whether it waits for the vectorised simulator to be compiled.
     """
 
     variant: str
@@ -49,6 +50,7 @@ class Progress:
     questions: int = 0
     kept: bool = False
     commit: str = ""
+    compiling: bool = False
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -207,6 +209,7 @@ class _Runner:
             on_progress=lambda done, questions: self._on_progress(
                 replace(progress, done=done, questions=questions)
             ),
+            on_compile=lambda: self._on_progress(replace(progress, compiling=True)),
         )
         result = {
             **ran.result,

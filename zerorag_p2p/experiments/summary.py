@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from zerorag_p2p.experiments.comparison import Comparison
@@ -39,26 +39,31 @@ def tabulate_result(experiment: Experiment, result: Json) -> Table:
     return Table(("", *(quantity.title for quantity in quantities)), rows)
 
 
-def tabulate_comparison(comparisons: Iterable[Comparison]) -> Table:
-    """Ours beside the published figures, a row a figure."""
-    rows = []
+def tabulate_comparisons(comparisons: Sequence[Comparison]) -> dict[str, Table]:
+    """Ours beside the published figures, a row a figure, by where those are published."""
+    by_source: dict[str, list[Comparison]] = {}
     for item in comparisons:
-        published = item.published
-        quantity = published.quantity
-        difference = item.difference
+        by_source.setdefault(item.published.source, []).append(item)
+    return {source: _tabulate_comparisons(items) for source, items in by_source.items()}
+
+
+def _tabulate_comparisons(comparisons: Sequence[Comparison]) -> Table:
+    rows = []
+    previous = ""
+    for item in comparisons:
+        quantity, difference = item.published.quantity, item.difference
         rows.append(
             (
-                item.variant,
+                "" if item.variant == previous else item.variant,
                 f"{item.peers:,}",
                 quantity.title,
                 _cell(quantity, item.ours),
-                quantity.show(published.value, published.deviation),
+                item.published.show(),
                 _ABSENT if difference is None else quantity.show_difference(difference),
-                published.source,
             )
         )
-    columns = ("", "peers", "figure", "ours", "published", "difference", "source")
-    return Table(columns, rows)
+        previous = item.variant
+    return Table(("", "peers", "figure", "ours", "published", "difference"), rows)
 
 
 def _cell(quantity: Quantity, estimate: Estimate | None) -> str:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.experiments.experiment import Experiment, Variant
 from zerorag_p2p.experiments.measuring import measure_run
+from zerorag_p2p.experiments.relevant import name_available, shares_by_hit, shares_by_visits
 from zerorag_p2p.experiments.systems import run_system
 from zerorag_p2p.simulation.run import run_scenario
 from zerorag_p2p.testnet.run import run_on_testnet
@@ -16,10 +17,13 @@ from zerorag_p2p.workloads.outcome_table import OutcomeTable
 from zerorag_p2p.workloads.plan import Plan, make_plan
 from zerorag_p2p.workloads.results import Json
 from zerorag_p2p.workloads.scenario import Scenario
-from zerorag_p2p.workloads.workload import Workload
+from zerorag_p2p.workloads.workload import Numbers, Workload
 
 #: Told how many questions are done, and of how many.
 OnProgress: TypeAlias = Callable[[int, int], None]
+
+#: Told that the vectorised simulator is being compiled, for half a minute or so.
+OnCompile: TypeAlias = Callable[[], None]
 
 #: The world that keeps the outcome of every question.
 VECTORISED: Final = "vectorised"
@@ -48,6 +52,7 @@ def run_variant(
     *,
     world: str,
     on_progress: OnProgress | None = None,
+    on_compile: OnCompile | None = None,
 ) -> Ran:
     """Run a variant once, with the workload of its scenario.
 
@@ -57,11 +62,12 @@ def run_variant(
         workload: For as many peers as the scenario has.
         world: Of `WORLDS`; a baseline is the same in all.
         on_progress: Called while the run is under way.
+        on_compile: Called if the simulator has to be compiled first.
     """
     if variant.baseline is None and world in _SUMMING:
         ran = Ran(_SUMMING[world](variant.scenario, workload, on_progress))
     else:
-        ran = _run_with_outcomes(experiment, variant, workload, on_progress)
+        ran = _run_with_outcomes(experiment, variant, workload, on_progress, on_compile)
     findings = experiment.read(ran.result)
     if experiment.read_table is not None and ran.outcomes is not None:
         findings |= experiment.read_table(ran.outcomes, len(workload.events))
@@ -77,7 +83,7 @@ def check_world(experiment: Experiment, world: str) -> None:
     """
     if world not in WORLDS:
         raise UsageError(f"there is no world {world!r}; known: {', '.join(WORLDS)}")
-    if world in _SUMMING and experiment.read_table is not None:
+    if world in _SUMMING and (experiment.read_table is not None or experiment.relevant):
         raise UsageError(
             f"{experiment.name} looks at every question, and the world {world!r} keeps only their "
             f"means: run it with --world {VECTORISED}"
@@ -85,27 +91,60 @@ def check_world(experiment: Experiment, world: str) -> None:
 
 
 def _run_with_outcomes(
-    experiment: Experiment, variant: Variant, workload: Workload, on_progress: OnProgress | None
+    experiment: Experiment,
+    variant: Variant,
+    workload: Workload,
+    on_progress: OnProgress | None,
+    on_compile: OnCompile | None,
 ) -> Ran:
     scenario = variant.scenario
     particulars: Json = {}
+    visited: Numbers | None = None
+    if experiment.relevant:
+        workload = name_available(workload, scenario.seed)
     if variant.baseline is None:
         plan, name = make_plan(scenario, workload), "vectorised simulator"
-        table = _run_vectorised(scenario, plan, on_progress)
+        table, visited = _run_vectorised(
+            scenario, plan, on_progress, on_compile, traced=experiment.relevant
+        )
     else:
         run = run_system(variant.baseline, scenario, workload, on_progress)
         plan, name, table, particulars = Plan(workload), run.name, run.outcomes, run.particulars
+    if experiment.relevant:
+        particulars |= _measure_relevant(workload, table, visited)
     result = measure_run(scenario, plan, table, system=name, batches=experiment.batches)
     return Ran({**result, **particulars}, table)
 
 
-def _run_vectorised(scenario: Scenario, plan: Plan, on_progress: OnProgress | None) -> OutcomeTable:
+def _measure_relevant(workload: Workload, table: OutcomeTable, visited: Numbers | None) -> Json:
+    """By bin the shares of the relevant documents found, in the whole run and its last tenth."""
+    if visited is None:
+        shares = shares_by_hit(workload, table.hit)
+    else:
+        shares = shares_by_visits(workload, visited)
+    last_tenth = -(-len(workload.events) * 9 // 10)
+    return {"relevant": shares.by_bin(), "relevant_last_tenth": shares.by_bin(last_tenth)}
+
+
+def _run_vectorised(
+    scenario: Scenario,
+    plan: Plan,
+    on_progress: OnProgress | None,
+    on_compile: OnCompile | None,
+    *,
+    traced: bool,
+) -> tuple[OutcomeTable, Numbers]:
+    """The outcomes, and if `traced` whom every question went to, [events, contact budget]."""
     try:
-        from zerorag_p2p.simulation.vectorised import run_vectorised
+        from zerorag_p2p.experiments.compiling import compilation_told
+        from zerorag_p2p.simulation.vectorised import VectorisedSimulation
     except ImportError as error:
         if error.name != "numba":
             raise
         raise UsageError(
             "the vectorised simulator needs numba: pip install 'zerorag-p2p[experiments]'"
         ) from None
-    return run_vectorised(scenario, plan, on_progress)
+    with compilation_told(on_compile or (lambda: None)):
+        simulation = VectorisedSimulation(scenario, plan, traced=traced)
+        table = simulation.run(on_progress)
+    return table, simulation.outcomes.visited

@@ -22,6 +22,10 @@ from zerorag_p2p.identity.keys import (
 )
 
 LOCK_NAME: Final = "node.lock"
+
+#: The longest description of a lock's holder that is read.
+_HOLDER_BYTES: Final = 80
+
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -113,13 +117,18 @@ def load_identity(path: Path) -> Identity:
 
 
 class HomeLock:
-    """Keeps a second node out of a home, while this process lives and holds it.
+    """Keeps others out of a home, while this process lives and holds it.
 
     The kernel holds the lock, not the file: after a crash the file stays and the lock is free.
+
+    Args:
+        home: The folder; of a node or of a testnet.
+        holder: What this process does there, for those that are kept out.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, holder: str = "a node") -> None:
         self._home = home
+        self._holder = holder
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -137,14 +146,14 @@ class HomeLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            process = f" (process {holder})" if holder else ""
             raise LocalError(
-                f"a node{process} already runs in {self._home}: stop it or choose another home"
+                f"{holder or 'another process'} already runs in {self._home}: stop it or choose "
+                "another folder"
             ) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        os.pwrite(descriptor, f"{self._holder} (process {os.getpid()})\n".encode("ascii"), 0)
         self._descriptor = descriptor
 
     def release(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -17,7 +17,7 @@ from zerorag_p2p.errors import (
     RemoteRefusal,
 )
 from zerorag_p2p.identity.envelope import Domain, open_envelope
-from zerorag_p2p.model import ContentHash, PeerId, Purpose, View
+from zerorag_p2p.model import ContentHash, PeerId, Purpose, RefusalCode, View
 from zerorag_p2p.node.activity import Activity
 from zerorag_p2p.node.contacts import Failure, Outcome, failure_of
 from zerorag_p2p.node.network import Network
@@ -47,6 +47,9 @@ from zerorag_p2p.wire.query import QueryRequest, QueryResult, decode_query_reply
 from zerorag_p2p.wire.refusal import Refusal
 
 _Reply = TypeVar("_Reply")
+
+#: Makes a request from its deadline in milliseconds, and what decodes the reply to it.
+_Encoder: TypeAlias = Callable[[int], tuple[bytes, Callable[[bytes], _Reply | Refusal]]]
 
 
 @dataclass(slots=True)
@@ -212,7 +215,7 @@ class Exchanges:
         self,
         peer: PeerId,
         protocol: str,
-        encode: Callable[[int], tuple[bytes, Callable[[bytes], _Reply | Refusal]]],
+        encode: _Encoder[_Reply],
         timeout_s: float,
         traffic: Traffic,
     ) -> _Reply | Failure:
@@ -220,17 +223,12 @@ class Exchanges:
         deadline = trio.current_time() + patience
         try:
             await self._sessions.ensure(peer, timeout_s=patience)
-            left = max(deadline - trio.current_time(), 0.001)
-            payload, decode = encode(min(int(left * 1000) or 1, MAX_DEADLINE_MS))
-            traffic.sent += len(payload)
-            self._activity.figures.note(peer, sent=len(payload))
-            asked = trio.current_time()
-            data = await self._network.request(peer, protocol, payload, timeout_s=left)
-            traffic.received += len(data)
-            figures = self._activity.figures.note(peer, received=len(data))
-            if protocol != FETCH:  # A text of a megabyte says little about the round trip.
-                figures.note_round_trip(trio.current_time() - asked)
-            reply = decode(data)
+            reply = await self._ask(peer, protocol, encode, deadline, traffic)
+            if isinstance(reply, Refusal) and reply.code is RefusalCode.HELLO_REQUIRED:
+                # Only we knew of the session (node.sessions). The request was not looked at.
+                left = deadline - trio.current_time()
+                await self._sessions.ensure(peer, timeout_s=left, afresh=True)
+                reply = await self._ask(peer, protocol, encode, deadline, traffic)
             if isinstance(reply, Refusal):
                 self._activity.tell_refusal(
                     peer,
@@ -249,6 +247,26 @@ class Exchanges:
         if protocol != GOSSIP:
             self._on_outcome(peer, Outcome.ANSWERED, True)
         return reply
+
+    async def _ask(
+        self,
+        peer: PeerId,
+        protocol: str,
+        encode: _Encoder[_Reply],
+        deadline: float,
+        traffic: Traffic,
+    ) -> _Reply | Refusal:
+        left = max(deadline - trio.current_time(), 0.001)
+        payload, decode = encode(min(int(left * 1000) or 1, MAX_DEADLINE_MS))
+        traffic.sent += len(payload)
+        self._activity.figures.note(peer, sent=len(payload))
+        asked = trio.current_time()
+        data = await self._network.request(peer, protocol, payload, timeout_s=left)
+        traffic.received += len(data)
+        figures = self._activity.figures.note(peer, received=len(data))
+        if protocol != FETCH:  # A text of a megabyte says little about the round trip.
+            figures.note_round_trip(trio.current_time() - asked)
+        return decode(data)
 
 
 def open_advertisement(

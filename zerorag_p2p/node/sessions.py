@@ -2,6 +2,10 @@
 
 A session begins with an exchange of hellos over a connection, whoever opened it, and ends with the
 connection. Nothing but a hello is answered without one.
+
+Two peers cannot always agree on whether they have a session: a reply to a hello may come too late
+for the peer that waits for it, and then only the peer that answered knows of one. Its next request
+is refused, and it says hello in its turn (`Sessions.ensure`, `afresh`).
 """
 
 from __future__ import annotations
@@ -97,18 +101,23 @@ class Sessions:
         return len(self._sessions)
 
     def end(self, peer: PeerId) -> None:
-        """Forget the session with `peer`: its connection is gone."""
+        """Forget the session with `peer`: its connection is gone, or one side refuses the other."""
         self._sessions.pop(peer, None)
 
-    async def ensure(self, peer: PeerId, *, timeout_s: float) -> Session:
+    async def ensure(self, peer: PeerId, *, timeout_s: float, afresh: bool = False) -> Session:
         """Have a session with `peer`, dialling and saying hello where needed.
+
+        Args:
+            peer: With whom.
+            timeout_s: Time for everything.
+            afresh: Say hello even if there is a session, since `peer` says that it knows of none.
 
         Raises:
             PeerUnreachable: Nobody answers as `peer`, or no address is known.
             RemoteRefusal: One side refuses the other, with the reason.
             RequestTimeout, ConnectionLost, RemoteError: The exchange failed.
         """
-        session = self._sessions.get(peer)
+        session = None if afresh else self._sessions.get(peer)
         if session is not None:
             return session
         lock = self._opening.setdefault(peer, trio.Lock())
@@ -116,7 +125,7 @@ class Sessions:
         try:
             with trio.fail_at(deadline):
                 async with lock:
-                    session = self._sessions.get(peer)
+                    session = None if afresh else self._sessions.get(peer)
                     if session is None:
                         session = await self._open(peer, deadline)
         except trio.TooSlowError:
@@ -144,12 +153,12 @@ class Sessions:
         except DecodeError as error:
             raise RemoteError(f"{peer} sent a malformed hello: {error}") from None
         if isinstance(theirs, Refusal):
-            self._note(peer, theirs.error(), by="them")
+            self._on_refusal(peer, theirs.error(), by="them")
             raise theirs.error()
         try:
             return self._accept(peer, ours, theirs, we_dialled=True)
         except RemoteRefusal as refusal:
-            self._note(peer, refusal, by="us")
+            self._on_refusal(peer, refusal, by="us")
             raise
 
     async def answer_hello(self, peer: PeerId, payload: bytes) -> bytes:
@@ -158,7 +167,7 @@ class Sessions:
         if not self._directory.admits(peer, now):
             reason = f"{peer} {self._directory.standing(peer, now).describe()}"
             stranger = Refusal(RefusalCode.NOT_A_MEMBER, reason)
-            self._note(peer, stranger.error(), by="us")
+            self._on_refusal(peer, stranger.error(), by="us")
             return encode_refusal(stranger)
         ours = self._own_hello()
         try:
@@ -166,7 +175,7 @@ class Sessions:
         except DecodeError as error:
             return encode_refusal(Refusal(RefusalCode.MALFORMED, str(error)))
         except RemoteRefusal as refusal:
-            self._note(peer, refusal, by="us")
+            self._on_refusal(peer, refusal, by="us")
             return encode_refusal(Refusal(RefusalCode(refusal.code), refusal.reason))
         return encode_hello(ours)
 
@@ -193,8 +202,11 @@ class Sessions:
         self._notice_roster(peer, theirs.roster_version)
         return session
 
-    def _note(self, peer: PeerId, refusal: RemoteRefusal, *, by: Literal["us", "them"]) -> None:
-        """Keep a refusal for the operator; tell it once as long as it stays the same."""
+    def _on_refusal(
+        self, peer: PeerId, refusal: RemoteRefusal, *, by: Literal["us", "them"]
+    ) -> None:
+        """End what was agreed before, and tell the operator: once as long as it stays the same."""
+        self.end(peer)
         if self.last_error.get(peer) != refusal.reason:
             self.last_error[peer] = refusal.reason
             logger.warning("no session with %s: %s", peer, refusal.reason)

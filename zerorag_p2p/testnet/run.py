@@ -19,6 +19,7 @@ import trio
 from zerorag_p2p.config import NodeConfig
 from zerorag_p2p.errors import NetworkError
 from zerorag_p2p.model import PeerId, SharingTerms
+from zerorag_p2p.node.process import return_large_memory
 from zerorag_p2p.node.reports import DocumentStatus, QueryProgress, QueryReport
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.routing.walk import Walk
@@ -97,6 +98,7 @@ def run_on_testnet(
     scenario: Scenario, workload: Workload, on_progress: OnProgress | None = None
 ) -> Json:
     """`run_scenario` in virtual time, for those who are not on trio."""
+    return_large_memory()
     return run_in_virtual_time(run_scenario, scenario, workload, on_progress)
 
 

@@ -41,6 +41,7 @@ from zerorag_p2p.testnet.faults import AnswerHook, Conditions, Faults
 from zerorag_p2p.testnet.hooked_network import HookedNetwork
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 from zerorag_p2p.testnet.plain_failure import failing_plainly
+from zerorag_p2p.testnet.speaker import speaking_as
 from zerorag_p2p.testnet.virtual_time import in_virtual_time, without_threads
 from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
@@ -265,7 +266,8 @@ class Testnet:
         authority.admit((node.identity, node.organisation, (node.address,)) for node in new)
         for node in list(self.nodes.values()):
             if node.core is not None:
-                await node.core.replace_roster(authority.roster, authority.signed)
+                with speaking_as(node.name):
+                    await node.core.replace_roster(authority.roster, authority.signed)
         for node in new:
             await self._start(node)
         return new
@@ -288,7 +290,8 @@ class Testnet:
     async def _start(self, node: TestnetNode) -> None:
         node.core = self._make_core(node)
         if node._saved is not None:
-            node.core.restore_state(node._saved)
+            with speaking_as(node.name):
+                node.core.restore_state(node._saved)
             node._saved = None
         node.started_at = self.now()
         node._scope, node._ended = trio.CancelScope(), trio.Event()
@@ -298,7 +301,7 @@ class Testnet:
 
     async def _carry(self, node: TestnetNode, core: NodeCore, started: trio.Event) -> None:
         try:
-            with node._scope, core.activity.watching(node.tell):
+            with node._scope, speaking_as(node.name), core.activity.watching(node.tell):
                 async with core.running():
                     started.set()
                     await trio.sleep_forever()
@@ -362,7 +365,7 @@ class Testnet:
         core, node = self._core(name), self[name]
         if embedding is None:
             embedding = self._embedding_of(text)
-        with trio.CancelScope() as scope:
+        with trio.CancelScope() as scope, speaking_as(node.name):
             node._queries[scope] = None
             try:
                 return await core.query(text, transmitted(embedding), **settings)

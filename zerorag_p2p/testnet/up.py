@@ -19,10 +19,12 @@ from zerorag_p2p.files import write_atomic
 from zerorag_p2p.home import Home, TestnetFolder
 from zerorag_p2p.identity.keys import encode_key_file
 from zerorag_p2p.node.files import LOCK_NAME, HomeLock
+from zerorag_p2p.node.process import return_large_memory
 from zerorag_p2p.testnet.control_api import build_testnet_app
 from zerorag_p2p.testnet.live import LiveTestnet
 from zerorag_p2p.testnet.served_node import NodeApp
 from zerorag_p2p.testnet.sources import Source
+from zerorag_p2p.testnet.speaker import note_speaker
 from zerorag_p2p.testnet.testnet import Testnet, TestnetNode
 
 Json: TypeAlias = dict[str, Any]
@@ -35,7 +37,7 @@ LOG_NAME: Final = "testnet.log"
 
 _NODE_FOLDER: Final = re.compile(r"p\d+")
 
-_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(speaker)s: %(message)s"
 _TABLE_INTERVAL_S: Final = 0.5
 
 
@@ -55,7 +57,7 @@ def claimed(folder: TestnetFolder) -> Iterator[None]:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise LocalError(f"{root} cannot be created: {error.strerror}") from None
-    with HomeLock(root):
+    with HomeLock(root, holder="a testnet"):
         homes = [Home(path) for path in root.iterdir() if _NODE_FOLDER.fullmatch(path.name)]
         for home in homes:
             _check_ours(home)
@@ -96,6 +98,7 @@ def run_testnet(
     Raises:
         ZeroRagError: It cannot start.
     """
+    return_large_memory()
     trio.run(
         partial(
             _run,
@@ -188,6 +191,7 @@ def _log_to(folder: TestnetFolder) -> None:
     """Keep what nodes complain about in a file: it would tear the table apart."""
     handler = logging.FileHandler(folder.root / LOG_NAME, mode="w")
     handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    handler.addFilter(note_speaker)
     log = logging.getLogger("zerorag")
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -19,7 +19,8 @@ As in section 4.1.1 of the ZeroRAG paper, peers are reviewers, a peer holds the 
 reviewed, and every pair of a reviewer and a query is one question, in random order. With fewer
 peers than reviewers they are those with the most questions. A question has several relevant
 products, those of the query that the reviewer bought: all are in `AmazonElectronics.relevant`, and
-the event names one of them, drawn.
+the event names one of them, drawn. The reviewer holds all of these itself; what it can find at
+others is relevant to the query without having been bought by it: `AmazonElectronics.of_category`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ class AmazonElectronics:
         query_ids: Of every query that they ask the number of its line, from 0, as text.
         queries: These queries.
         relevant: For every question, a (reviewer, query), the products it is about.
+        of_category: For every query the products, ascending, that are relevant to it for anybody,
+            reviewers that are no peers included. A query is a category, so that is what the
+            category has.
     """
 
     reviewers: list[str]
@@ -82,6 +86,7 @@ class AmazonElectronics:
     query_ids: list[str]
     queries: list[str]
     relevant: dict[tuple[int, int], tuple[int, ...]]
+    of_category: list[tuple[int, ...]]
 
     @classmethod
     def load(cls, folder: Path, *, reviewers: int) -> AmazonElectronics:
@@ -105,10 +110,13 @@ class AmazonElectronics:
         asins, held = _read_reviews(find_file(folder, _REVIEWS), chosen)
         queries: dict[int, int] = {}
         relevant: dict[tuple[int, int], dict[int, None]] = {}
+        of_category: dict[int, set[int]] = {}
         for judged in _read_judgements(folder):
+            product = asins.get(judged.asin)
+            if product is not None:
+                of_category.setdefault(judged.query, set()).add(product)
             if judged.reviewer in chosen:
                 reviewer = chosen[judged.reviewer]
-                product = asins.get(judged.asin)
                 if product is None or product not in held[reviewer]:
                     judged.line.fail(f"{judged.reviewer} has no review of {judged.asin}")
                 query = queries.setdefault(judged.query, len(queries))
@@ -123,6 +131,7 @@ class AmazonElectronics:
             query_ids=list(map(str, queries)),
             queries=[texts[query] for query in queries],
             relevant={question: tuple(found) for question, found in relevant.items()},
+            of_category=[tuple(sorted(of_category[query])) for query in queries],
         )
 
 
@@ -154,6 +163,7 @@ def amazon_workload(data: AmazonElectronics, vectors: Vectors, *, seed: int) -> 
         answers=tuple(answers[query] for query in range(len(data.queries))),
         holdings=data.holdings,
         events=Events(events.peers[order], events.queries[order], events.documents[order]),
+        relevant=tuple(data.of_category),
         statistics={
             "relevant_a_question": sum(map(len, data.relevant.values())) / len(data.relevant)
         },

@@ -42,10 +42,10 @@ def load_workload(scenario: Scenario, folder: Path | None) -> Workload:
             )
     if folder is None:
         data = {"pubmedqa": "PubMedQA", "aol-ia": "AOL-IA", "amazon": "Amazon Electronics"}
-        what = data.get(scenario.workload, "the workload")
+        what = data.get(scenario.workload, "files of yours")
         raise UsageError(
-            f"the scenario {scenario.name!r} asks the questions of {what}: say in which folder "
-            f"{what} is, or choose the synthetic workload"
+            f"the workload {scenario.workload!r} needs {what}: say in which folder that is, or "
+            "choose the synthetic workload"
         )
     match scenario.workload:
         case "aol-ia":

@@ -153,6 +153,8 @@ class Workload:
         queries: Texts of the questions.
         query_vectors: float32 [queries, d], unit rows.
         answers: For every query the document that answers it.
+        relevant: For every query all documents that are relevant to it, ascending, where there may
+            be several; None if there is only the one that answers it.
         holdings: For every peer the documents it holds at first.
         events: Questions in the order they are asked.
         statistics: What to compare with a publication, for instance documents on a peer's first
@@ -168,4 +170,5 @@ class Workload:
     answers: tuple[int, ...]
     holdings: PeerDocuments
     events: Events
+    relevant: tuple[tuple[int, ...], ...] | None = None
     statistics: dict[str, float] = field(default_factory=dict)
