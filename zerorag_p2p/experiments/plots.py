@@ -131,6 +131,7 @@ def draw_bins(*shares: tuple[str, Sequence[Quantity]]) -> Draw:
                 )
             axes.set_ylabel(label)
             axes.set_ylim(0.0, 1.02)
+            axes.set_xlim(-0.5, len(BINS) - 0.5)
             axes.set_xticks(range(len(BINS)), [bounds.name for bounds in BINS])
         shown[-1].set_xlabel("relevant documents available")
         shown[0].set_title(_title(result))

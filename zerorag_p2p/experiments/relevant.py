@@ -127,7 +127,8 @@ def shares_by_visits(workload: Workload, visited: Numbers) -> Shares:
         lengths[part.events] = length = _result_lengths(numbers)
         # A document of a question as one number, in the order of results.
         rows, found = _held(workload, visited[part.events])
-        keys = np.unique(rows * documents + rank[found])
+        keys = np.sort(rows * documents + rank[found])
+        keys = keys[np.diff(keys, prepend=-1) > 0]
         rows, found = _held(workload, workload.events.peers[part.events, None])
         keys = keys[~np.isin(keys, rows * documents + rank[found])]
         rows, ranks = np.divmod(keys, documents)
