@@ -35,7 +35,7 @@ QUESTIONS = 4_000
 @njit
 def _fill(peers: kernel.Peers, queries: int, seed: int) -> None:
     np.random.seed(seed)
-    count = len(peers.up)
+    count = len(peers.state)
     for peer in range(count):
         for _ in range(peers.memory_query.shape[1]):
             kernel.remember(peers, peer, np.random.randint(count), np.random.randint(queries))
@@ -83,16 +83,18 @@ def contact(folder: Path | None) -> None:
     kernel.add_neighbors(peers, np.array([p for p in pairs if p[0] != p[1]], dtype=np.int32))
     _fill(peers, len(plan.workload.queries), 1)
     print(
-        f"{FULL_PEERS:,} peers, {peers.memory_count.mean():.0f} remembered queries and "
-        f"{peers.neighbor_count.mean():.0f} neighbours each"
+        f"{FULL_PEERS:,} peers, {peers.state['memory_count'].mean():.0f} remembered queries and "
+        f"{peers.state['neighbor_count'].mean():.0f} neighbours each"
     )
     simulation.ask(0, 10)  # compiled
     began = time.perf_counter()
     simulation.ask(10, 10 + QUESTIONS)
     seconds = time.perf_counter() - began
-    contacts = int(simulation.outcomes.contacts[10 : 10 + QUESTIONS].sum())
-    held = peers.held_count.mean()
-    entries = round(peers.memory_count.mean() + (1 + peers.neighbor_count.mean()) * held)
+    contacts = int(simulation.outcomes.rows["contacts"][10 : 10 + QUESTIONS].sum())
+    remembered, neighbors = (
+        peers.state[name].mean() for name in ("memory_count", "neighbor_count")
+    )
+    entries = round(remembered + (1 + neighbors) * peers.held[:, 0].mean())
     _read_at_random(simulation.similarities, 1, 1, 1)
     began = time.perf_counter()
     _read_at_random(simulation.similarities, entries * contacts // QUESTIONS, QUESTIONS, 1)
@@ -123,7 +125,7 @@ def one_size(folder: Path | None, peers: int) -> None:
     began = time.perf_counter()
     simulation.ask(10, questions)
     seconds = time.perf_counter() - began
-    contacts = simulation.outcomes.contacts.mean()
+    contacts = simulation.outcomes.rows["contacts"].mean()
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"{peers:<9,} {questions:<10,} {seconds:<8.1f} {1e6 * seconds / questions:<14.1f} "

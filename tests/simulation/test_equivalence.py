@@ -131,7 +131,7 @@ def test_both_simulators_take_the_same_decisions(
         chosen: list[str] = names[numbers[numbers != kernel.NOBODY]].tolist()
         return chosen
 
-    assert len(recorder.visited) == outcomes.asked.sum() > 0.7 * len(outcomes.asked)
+    assert len(recorder.visited) == outcomes.rows["asked"].sum() > 0.7 * len(outcomes.rows)
     for number, visited in recorder.visited.items():
         assert named(ids, outcomes.visited[number]) == visited
         assert named(hashes, outcomes.found[number]) == recorder.found[number]
@@ -140,8 +140,9 @@ def test_both_simulators_take_the_same_decisions(
     for number, participant in enumerate(map(population.participant, population.everybody())):
         if not participant.up:
             continue
-        neighbors = peers.neighbors[number, : peers.neighbor_count[number]]
+        state = peers.state[number]
+        neighbors = peers.neighbors[number, : state["neighbor_count"]]
         assert named(ids, neighbors) == [item.peer for item in participant.peer.neighbors]
-        assert peers.memory_count[number] == len(participant.peer.memory)
-        held = peers.held[number, : peers.held_count[number]]
-        assert held.tolist() == participant.holdings.numbers()
+        assert state["memory_count"] == len(participant.peer.memory)
+        count, *held = peers.held[number].tolist()
+        assert held[:count] == participant.holdings.numbers()

@@ -83,69 +83,146 @@ class Similarities(NamedTuple):
     order: NDArray[np.int32]
 
 
+#: What a peer is, has and counts.
+PEER = np.dtype(
+    [
+        ("up", np.int32),
+        ("id_order", np.int32),  # position among all peers by the text of their ids
+        ("neighbor_count", np.int32),
+        ("memory_count", np.int32),
+        ("memory_oldest", np.int32),  # row of the oldest remembered query
+        ("table_count", np.int32),  # numbers handed out so far
+        ("free_count", np.int32),  # of these, to be handed out again
+        ("unused", np.int32),  # makes it 32 bytes, half a cache line
+    ]
+)
+
+#: A question.
+QUESTION = np.dtype(
+    [
+        ("stream", np.uint64),  # state in which its random numbers begin
+        ("place", np.int32),  # of the workload, whose peer asks
+        ("query", np.int32),
+        ("document", np.int32),  # the answer
+    ],
+    align=True,
+)
+
+#: What became of a question.
+OUTCOME = np.dtype(
+    [
+        ("asked", np.int32),
+        ("holders", np.int32),  # other peers that hold the document
+        ("requests_to_target", np.int32),  # 0 without a hit
+        ("recall_at_1", np.int32),
+        ("recall_at_5", np.float32),  # nan where not measured
+        ("contacts", np.int32),
+        ("replies", np.int32),
+        ("failures", np.int32),  # contacts given up before the target was found
+        ("documents", np.int32),  # in all replies
+        ("referrals", np.int32),  # in all replies
+        ("new_neighbor", np.int32),  # or NOBODY
+        ("advertised", np.int32),  # documents in the new neighbour's advertisement
+        ("fetched", np.int32),
+    ]
+)
+
+#: The question under way.
+WALK = np.dtype(
+    [
+        ("random", np.uint64),  # state of its random numbers
+        ("question", np.int32),
+        ("querier", np.int32),
+        ("query", np.int32),
+        ("document", np.int32),
+        ("candidates", np.int32),
+        ("open", np.int32),  # candidates that were not asked yet
+        ("scored", np.int32),  # candidates that ever had a score
+        ("drawn", np.int32),  # members drawn to explore, or NOBODY
+        ("found", np.int32),  # documents in the result
+        ("visited", np.int32),
+        ("unchanged", np.int32),  # contacts since the result changed last
+        ("to_target", np.int32),  # contacts up to the target, or 0
+        ("over", np.int32),
+    ],
+    align=True,
+)
+
+#: A peer that the walk knows of.
+CANDIDATE = np.dtype(
+    [
+        ("peer", np.int32),
+        ("open", np.int32),  # not asked yet
+        ("score", np.float32),
+        ("scored", np.int32),  # how many had a score before this one had, or NOBODY
+        ("advertised", np.float32),  # its best advertised evidence
+        ("document", np.int32),  # of which document that is
+    ]
+)
+
+#: What a peer that was asked says in favour of another one.
+REFERRAL = np.dtype(
+    [
+        ("number", np.int32),
+        ("score", np.float32),
+        ("advertised", np.float32),
+        ("document", np.int32),
+    ]
+)
+
+#: When a peer was last a candidate, and which one.
+SEEN = np.dtype([("question", np.int32), ("candidate", np.int32)])
+
+#: A document of the result and who returned it first.
+FOUND = np.dtype([("document", np.int32), ("holder", np.int32)])
+
+Records = NDArray[np.void]
+
+
 class Peers(NamedTuple):
     """State of every peer, a row each.
 
     Attributes:
         at_place: int32 [places], the peer that fills a place of the workload.
-        up: bool [n].
-        id_order: int32 [n], position of a peer among all by the text of its id.
-        held: int32 [n, most documents], the documents it holds, in the order they came.
-        held_count: int32 [n].
+        state: `PEER` [n].
+        held: int32 [n, 1 + most documents], how many documents it holds, then these, in the order
+            they came.
         chain: int8 [n, introduced documents], statements in the attribution of a held copy.
         neighbors: int32 [n, neighbour limit], oldest first.
-        neighbor_count: int32 [n].
         neighbor_number: int16 [n, neighbour limit], the number of a neighbour whose advertisement
             is held, else `NOBODY`.
         memory_query: int32 [n, memory limit], remembered queries, a ring.
         memory_number: int16 [n, memory limit], the numbers of who asked them.
-        memory_count: int32 [n].
-        memory_oldest: int32 [n].
         table: int32 [n, numbers], the peer that a number stands for.
         references: int16 [n, numbers], how often a number is used.
-        table_count: int32 [n], numbers handed out so far.
         free: int16 [n, numbers], numbers to be handed out again, the last one first.
-        free_count: int32 [n].
         holders: int32 [documents], peers that are up and hold a document.
     """
 
     at_place: NDArray[np.int32]
-    up: NDArray[np.bool_]
-    id_order: NDArray[np.int32]
+    state: Records
     held: NDArray[np.int32]
-    held_count: NDArray[np.int32]
     chain: NDArray[np.int8]
     neighbors: NDArray[np.int32]
-    neighbor_count: NDArray[np.int32]
     neighbor_number: NDArray[np.int16]
     memory_query: NDArray[np.int32]
     memory_number: NDArray[np.int16]
-    memory_count: NDArray[np.int32]
-    memory_oldest: NDArray[np.int32]
     table: NDArray[np.int32]
     references: NDArray[np.int16]
-    table_count: NDArray[np.int32]
     free: NDArray[np.int16]
-    free_count: NDArray[np.int32]
     holders: NDArray[np.int32]
 
 
 class Questions(NamedTuple):
-    """The questions, a row each.
+    """The questions.
 
     Attributes:
-        place: int32 [n], the place of who asks.
-        query: int32 [n].
-        document: int32 [n], the answer.
-        stream: uint64 [n], state in which the random numbers of a question begin.
+        rows: `QUESTION` [n].
         introduced: int32 [documents], number of a document among those introduced later, else
             `NOBODY`.
     """
 
-    place: NDArray[np.int32]
-    query: NDArray[np.int32]
-    document: NDArray[np.int32]
-    stream: NDArray[np.uint64]
+    rows: Records
     introduced: NDArray[np.int32]
 
 
@@ -153,37 +230,13 @@ class Outcomes(NamedTuple):
     """What became of the questions, a row each; arrays of width 0 are not wanted.
 
     Attributes:
-        asked: bool [n].
-        holders: int32 [n], other peers that hold the document.
-        requests_to_target: int32 [n], 0 without a hit.
-        recall_at_1: bool [n].
-        recall_at_5: float32 [n], nan where not measured.
-        contacts: int32 [n].
-        replies: int32 [n].
-        failures: int32 [n], contacts given up before the target was found.
-        documents: int32 [n], documents in all replies.
-        referrals: int32 [n], referrals in all replies.
-        new_neighbor: int32 [n], or `NOBODY`.
-        advertised: int32 [n], documents in the new neighbour's advertisement.
-        fetched: bool [n].
+        rows: `OUTCOME` [n].
         visited: int32 [n, budget or 0], whom the question went to.
         referred: int32 [n, budget * referrals or 0], who was referred to, contact by contact.
         found: int32 [n, k or 0], the documents of the result.
     """
 
-    asked: NDArray[np.bool_]
-    holders: NDArray[np.int32]
-    requests_to_target: NDArray[np.int32]
-    recall_at_1: NDArray[np.bool_]
-    recall_at_5: NDArray[np.float32]
-    contacts: NDArray[np.int32]
-    replies: NDArray[np.int32]
-    failures: NDArray[np.int32]
-    documents: NDArray[np.int32]
-    referrals: NDArray[np.int32]
-    new_neighbor: NDArray[np.int32]
-    advertised: NDArray[np.int32]
-    fetched: NDArray[np.bool_]
+    rows: Records
     visited: NDArray[np.int32]
     referred: NDArray[np.int32]
     found: NDArray[np.int32]
@@ -193,65 +246,28 @@ class Scratch(NamedTuple):
     """Memory that walks use one after the other.
 
     Attributes:
-        randomness: uint64 [1], state of the random numbers of the question under way.
-        best: float32 [numbers], best score of a number at the peer that is asked.
-        top_number, top_score: int32 and float32 [referrals], its referrals, best first.
-        top_advertised, top_document: float32 and int32 [referrals], advertised evidence.
-        seen: int32 [peers], the last question for which a peer was a candidate.
-        position: int32 [peers], which candidate it was.
-        peer, score, open: int32, float32 and bool [candidates]; a candidate is open until asked.
-        scored: int32 [candidates], how many had a score before this one had, else `NOBODY`.
-        advertised, document: float32 and int32 [candidates], its best advertised evidence.
+        walk: `WALK` [1].
+        candidates: `CANDIDATE` [candidates].
+        seen: `SEEN` [peers].
         asked: int32 [fanout], candidates of the round under way.
-        walk: int64 [12], counters of the question under way, see below.
         drawn: int32 [draws], peers drawn to explore.
         order: int32 [draws or neighbour limit], peers put in order.
-        result, holder: int32 [k + 1], documents found, best first, and who returned each first.
-        reply: int32 [k], documents of one reply.
+        result: `FOUND` [k], the result so far, best first.
+        best: float32 [numbers], best score of a number at the peer that is asked.
+        referrals: `REFERRAL` [referrals], its referrals, best first.
+        reply: int32 [k], its documents, best first.
     """
 
-    randomness: NDArray[np.uint64]
-    best: NDArray[np.float32]
-    top_number: NDArray[np.int32]
-    top_score: NDArray[np.float32]
-    top_advertised: NDArray[np.float32]
-    top_document: NDArray[np.int32]
-    seen: NDArray[np.int32]
-    position: NDArray[np.int32]
-    peer: NDArray[np.int32]
-    score: NDArray[np.float32]
-    open: NDArray[np.bool_]
-    scored: NDArray[np.int32]
-    advertised: NDArray[np.float32]
-    document: NDArray[np.int32]
+    walk: Records
+    candidates: Records
+    seen: Records
     asked: NDArray[np.int32]
-    walk: NDArray[np.int64]
     drawn: NDArray[np.int32]
     order: NDArray[np.int32]
-    result: NDArray[np.int32]
-    holder: NDArray[np.int32]
+    result: Records
+    best: NDArray[np.float32]
+    referrals: Records
     reply: NDArray[np.int32]
-
-
-#: Counters of `Scratch.walk`: the question with its querier and query; candidates, those that are
-#: open, those that ever had a score; members drawn to explore, or `NOBODY`; documents in the
-#: result; contacts, those since the result changed last; contacts up to the target; whether the
-#: walk is over.
-(
-    _QUESTION,
-    _QUERIER,
-    _QUERY,
-    _CANDIDATES,
-    _OPEN,
-    _SCORED,
-    _DRAWN,
-    _FOUND,
-    _VISITED,
-    _UNCHANGED,
-    _TO_TARGET,
-    _OVER,
-) = range(12)
-COUNTERS = 12
 
 
 class World(NamedTuple):
@@ -269,30 +285,31 @@ class World(NamedTuple):
 
 
 @_compiled
-def _word(randomness: NDArray[np.uint64]) -> np.uint64:
-    randomness[0] += _INCREMENT
-    value: np.uint64 = randomness[0]
+def _word(scratch: Scratch) -> np.uint64:
+    walk = scratch.walk[0]
+    walk.random += _INCREMENT
+    value: np.uint64 = walk.random
     value = (value ^ (value >> np.uint64(30))) * _FIRST_MULTIPLIER
     value = (value ^ (value >> np.uint64(27))) * _SECOND_MULTIPLIER
     return value ^ (value >> np.uint64(31))
 
 
 @_compiled
-def _below(limit: int, randomness: NDArray[np.uint64]) -> int:
+def _below(limit: int, scratch: Scratch) -> int:
     bits = 0
     while limit >> bits:
         bits += 1
     shift = np.uint64(64 - bits)
-    number = int(_word(randomness) >> shift)
+    number = int(_word(scratch) >> shift)
     while number >= limit:
-        number = int(_word(randomness) >> shift)
+        number = int(_word(scratch) >> shift)
     return number
 
 
 @_compiled
-def _shuffle(items: NDArray[np.int32], count: int, randomness: NDArray[np.uint64]) -> None:
+def _shuffle(items: NDArray[np.int32], count: int, scratch: Scratch) -> None:
     for last in range(count - 1, 0, -1):
-        other = _below(last + 1, randomness)
+        other = _below(last + 1, scratch)
         items[last], items[other] = items[other], items[last]
 
 
@@ -302,7 +319,7 @@ def _shuffle(items: NDArray[np.int32], count: int, randomness: NDArray[np.uint64
 @_compiled
 def _number_of(peers: Peers, peer: int, other: int) -> int:
     number = NOBODY
-    for candidate in range(peers.table_count[peer]):  # without a break: this runs in SIMD
+    for candidate in range(peers.state[peer].table_count):  # without a break: this runs in SIMD
         if peers.table[peer, candidate] == other:
             number = candidate
     return number
@@ -312,12 +329,12 @@ def _number_of(peers: Peers, peer: int, other: int) -> int:
 def _acquire(peers: Peers, peer: int, other: int) -> int:
     number = _number_of(peers, peer, other)
     if number == NOBODY:
-        if peers.free_count[peer]:
-            peers.free_count[peer] -= 1
-            number = peers.free[peer, peers.free_count[peer]]
+        if peers.state[peer].free_count:
+            peers.state[peer].free_count -= 1
+            number = peers.free[peer, peers.state[peer].free_count]
         else:
-            number = peers.table_count[peer]
-            peers.table_count[peer] += 1
+            number = peers.state[peer].table_count
+            peers.state[peer].table_count += 1
         peers.table[peer, number] = other
         peers.references[peer, number] = 0
     peers.references[peer, number] += 1
@@ -329,8 +346,8 @@ def _release(peers: Peers, peer: int, number: int) -> None:
     peers.references[peer, number] -= 1
     if peers.references[peer, number] == 0:
         peers.table[peer, number] = NOBODY
-        peers.free[peer, peers.free_count[peer]] = number
-        peers.free_count[peer] += 1
+        peers.free[peer, peers.state[peer].free_count] = number
+        peers.state[peer].free_count += 1
 
 
 # What a peer keeps (`routing.memory`, `routing.neighbors`, `routing.adverts`).
@@ -342,12 +359,12 @@ def remember(peers: Peers, peer: int, querier: int, query: int) -> None:
     capacity = peers.memory_query.shape[1]
     if capacity == 0:
         return
-    if peers.memory_count[peer] < capacity:
-        row = peers.memory_count[peer]
-        peers.memory_count[peer] += 1
+    if peers.state[peer].memory_count < capacity:
+        row = peers.state[peer].memory_count
+        peers.state[peer].memory_count += 1
     else:
-        row = peers.memory_oldest[peer]
-        peers.memory_oldest[peer] = (row + 1) % capacity
+        row = peers.state[peer].memory_oldest
+        peers.state[peer].memory_oldest = (row + 1) % capacity
         _release(peers, peer, peers.memory_number[peer, row])
     peers.memory_query[peer, row] = query
     peers.memory_number[peer, row] = _acquire(peers, peer, querier)
@@ -356,14 +373,14 @@ def remember(peers: Peers, peer: int, querier: int, query: int) -> None:
 @_compiled
 def _is_neighbor(peers: Peers, peer: int, other: int) -> bool:
     found = False
-    for slot in range(peers.neighbor_count[peer]):
+    for slot in range(peers.state[peer].neighbor_count):
         found |= peers.neighbors[peer, slot] == other
     return found
 
 
 @_compiled
 def _add_neighbor(peers: Peers, peer: int, other: int) -> None:
-    count = peers.neighbor_count[peer]
+    count = peers.state[peer].neighbor_count
     if count == peers.neighbors.shape[1]:
         evicted = peers.neighbor_number[peer, 0]
         for slot in range(count - 1):
@@ -374,7 +391,7 @@ def _add_neighbor(peers: Peers, peer: int, other: int) -> None:
             _release(peers, peer, evicted)
     peers.neighbors[peer, count] = other
     peers.neighbor_number[peer, count] = NOBODY
-    peers.neighbor_count[peer] = count + 1
+    peers.state[peer].neighbor_count = count + 1
     _see_advertisement(peers, peer, count)
 
 
@@ -392,7 +409,7 @@ def add_neighbors(peers: Peers, pairs: NDArray[np.int32]) -> None:
 def _see_advertisement(peers: Peers, peer: int, slot: int) -> None:
     """A neighbour's advertisement counts as held once there is something in it."""
     other = peers.neighbors[peer, slot]
-    if peers.up[other] and peers.held_count[other]:
+    if peers.state[other].up and peers.held[other, 0]:
         peers.neighbor_number[peer, slot] = _acquire(peers, peer, other)
 
 
@@ -400,7 +417,7 @@ def _see_advertisement(peers: Peers, peer: int, slot: int) -> None:
 def holds(peers: Peers, peer: int, document: int) -> bool:
     """Whether a peer holds a document."""
     found = False
-    for row in range(peers.held_count[peer]):
+    for row in range(1, 1 + peers.held[peer, 0]):
         found |= peers.held[peer, row] == document
     return found
 
@@ -408,9 +425,9 @@ def holds(peers: Peers, peer: int, document: int) -> bool:
 @_compiled
 def hold(peers: Peers, peer: int, document: int) -> None:
     """Let a peer hold one more document."""
-    peers.held[peer, peers.held_count[peer]] = document
-    peers.held_count[peer] += 1
-    if peers.up[peer]:
+    peers.held[peer, 0] += 1
+    peers.held[peer, peers.held[peer, 0]] = document
+    if peers.state[peer].up:
         peers.holders[document] += 1
 
 
@@ -427,8 +444,8 @@ def forget_departed(
         gone: int32 [numbers], to work in.
         kept: int32 [2, memory limit], to work in.
     """
-    for peer in range(len(peers.up)):
-        if peers.up[peer]:
+    for peer in range(len(peers.state)):
+        if peers.state[peer].up:
             _forget_neighbors(peers, peer, departed)
             if _forget_numbers(peers, peer, departed, gone):
                 _forget_queries(peers, peer, kept)
@@ -437,12 +454,12 @@ def forget_departed(
 @_compiled
 def _forget_neighbors(peers: Peers, peer: int, departed: NDArray[np.int32]) -> None:
     count = 0
-    for slot in range(peers.neighbor_count[peer]):
+    for slot in range(peers.state[peer].neighbor_count):
         if departed[peers.neighbors[peer, slot]] == NOBODY:
             peers.neighbors[peer, count] = peers.neighbors[peer, slot]
             peers.neighbor_number[peer, count] = peers.neighbor_number[peer, slot]
             count += 1
-    peers.neighbor_count[peer] = count
+    peers.state[peer].neighbor_count = count
 
 
 @_compiled
@@ -452,7 +469,7 @@ def _forget_numbers(
     """Free the numbers of peers that left, in the order in which they left; how many."""
     table = peers.table[peer]
     count = 0
-    for number in range(peers.table_count[peer]):
+    for number in range(peers.state[peer].table_count):
         other = table[number]
         if other == NOBODY or departed[other] == NOBODY:
             continue
@@ -466,18 +483,18 @@ def _forget_numbers(
         number = gone[place]
         table[number] = NOBODY
         peers.references[peer, number] = 0
-        peers.free[peer, peers.free_count[peer]] = number
-        peers.free_count[peer] += 1
+        peers.free[peer, peers.state[peer].free_count] = number
+        peers.state[peer].free_count += 1
     return count
 
 
 @_compiled
 def _forget_queries(peers: Peers, peer: int, kept: NDArray[np.int32]) -> None:
     """Drop the remembered queries of numbers that stand for nobody any more."""
-    size = peers.memory_count[peer]
+    size = peers.state[peer].memory_count
     count = 0
     for age in range(size):  # the oldest first
-        row = (peers.memory_oldest[peer] + age) % size
+        row = (peers.state[peer].memory_oldest + age) % size
         number = peers.memory_number[peer, row]
         if peers.table[peer, number] != NOBODY:
             kept[0, count] = peers.memory_query[peer, row]
@@ -486,8 +503,8 @@ def _forget_queries(peers: Peers, peer: int, kept: NDArray[np.int32]) -> None:
     for row in range(count):
         peers.memory_query[peer, row] = kept[0, row]
         peers.memory_number[peer, row] = kept[1, row]
-    peers.memory_count[peer] = count
-    peers.memory_oldest[peer] = 0
+    peers.state[peer].memory_count = count
+    peers.state[peer].memory_oldest = 0
 
 
 # As the queried peer (`peer.Peer.answer`).
@@ -500,7 +517,7 @@ def _search(world: World, peer: int, query: int) -> int:
     rank = world.similarities.rank[query]
     reply = world.scratch.reply
     count = 0
-    for row in range(world.peers.held_count[peer]):
+    for row in range(1, 1 + held[0]):
         document = held[row]
         if count == k and rank[document] > rank[reply[count - 1]]:
             continue
@@ -518,37 +535,42 @@ def _advertised(
     peers: Peers, similarities: Similarities, peer: int, query: int
 ) -> tuple[np.float32, int]:
     """The best score among what a peer advertises, and of which document."""
+    held = peers.held[peer]
+    scores = similarities.advertised[query]
     best, best_document = _NEVER, NOBODY
-    for row in range(peers.held_count[peer]):
-        document = peers.held[peer, row]
-        score = similarities.advertised[query, document]
+    for row in range(1, 1 + held[0]):
+        score = scores[held[row]]
         if score > best:
-            best, best_document = score, document
+            best, best_document = score, held[row]
     return best, best_document
 
 
 @_compiled
 def _refer(world: World, peer: int, excluded: int, query: int) -> int:
-    """Put a peer's best referrals into `Scratch.top_*`; how many there are."""
+    """Put a peer's best referrals into `Scratch.referrals`; how many there are."""
     peers, similarities = world.peers, world.similarities
+    state = peers.state[peer]
     best = world.scratch.best
-    best[: peers.table_count[peer]] = _NEVER
-    for slot in range(peers.neighbor_count[peer]):
+    for number in range(state.table_count):
+        best[number] = _NEVER
+    for slot in range(state.neighbor_count):
         if peers.neighbor_number[peer, slot] == NOBODY:
+            before = state.table_count
             _see_advertisement(peers, peer, slot)
+            if state.table_count > before:
+                best[before] = _NEVER
         number = peers.neighbor_number[peer, slot]
         if number != NOBODY:
-            other = peers.neighbors[peer, slot]
-            best[number] = _advertised(peers, similarities, other, query)[0]
+            best[number] = _advertised(peers, similarities, peers.neighbors[peer, slot], query)[0]
     remembered = similarities.remembered[query]
     queries, numbers = peers.memory_query[peer], peers.memory_number[peer]
-    for row in range(peers.memory_count[peer]):
+    for row in range(state.memory_count):
         number = numbers[row]
         best[number] = max(best[number], remembered[queries[row]])
     number = _number_of(peers, peer, excluded)
     if number != NOBODY:
         best[number] = _NEVER
-    found = _take_best(world.rules, world.scratch, peers.table_count[peer])
+    found = _take_best(world.rules, world.scratch, state.table_count)
     if world.rules.settles:
         _add_evidence(world, peer, query, found)
     return found
@@ -557,19 +579,19 @@ def _refer(world: World, peer: int, excluded: int, query: int) -> int:
 @_compiled
 def _take_best(rules: Rules, scratch: Scratch, count: int) -> int:
     """The numbers with the best scores; of equal ones the larger number goes first."""
-    best, top_number, top_score = scratch.best, scratch.top_number, scratch.top_score
+    best, referrals = scratch.best, scratch.referrals
     found = 0
     for number in range(count - 1, -1, -1):
         score = best[number]
-        if score == _NEVER or (found == rules.referrals and score <= top_score[found - 1]):
+        if score == _NEVER or (found == rules.referrals and score <= referrals[found - 1].score):
             continue
         position = min(found, rules.referrals - 1)
-        while position > 0 and top_score[position - 1] < score:
-            top_score[position] = top_score[position - 1]
-            top_number[position] = top_number[position - 1]
+        while position > 0 and referrals[position - 1].score < score:
+            referrals[position].score = referrals[position - 1].score
+            referrals[position].number = referrals[position - 1].number
             position -= 1
-        top_score[position] = score
-        top_number[position] = number
+        referrals[position].score = score
+        referrals[position].number = number
         found = min(found + 1, rules.referrals)
     return found
 
@@ -577,17 +599,18 @@ def _take_best(rules: Rules, scratch: Scratch, count: int) -> int:
 @_compiled
 def _add_evidence(world: World, peer: int, query: int, found: int) -> None:
     """Which referrals rest on advertisements, and on those of which documents."""
-    peers, scratch = world.peers, world.scratch
+    peers = world.peers
     for place in range(found):
-        scratch.top_advertised[place] = _NEVER
-        scratch.top_document[place] = NOBODY
-        for slot in range(peers.neighbor_count[peer]):
-            if peers.neighbor_number[peer, slot] == scratch.top_number[place]:
+        referral = world.scratch.referrals[place]
+        referral.advertised = _NEVER
+        referral.document = NOBODY
+        for slot in range(peers.state[peer].neighbor_count):
+            if peers.neighbor_number[peer, slot] == referral.number:
                 score, document = _advertised(
                     peers, world.similarities, peers.neighbors[peer, slot], query
                 )
-                scratch.top_advertised[place] = score
-                scratch.top_document[place] = document
+                referral.advertised = score
+                referral.document = document
 
 
 # As the querier (`routing.walk.Walk`).
@@ -597,67 +620,68 @@ def _add_evidence(world: World, peer: int, query: int, found: int) -> None:
 def _consider(
     world: World, peer: int, score: np.float32, advertised: np.float32, document: int
 ) -> None:
-    scratch, walk = world.scratch, world.scratch.walk
-    if peer == walk[_QUERIER]:
+    scratch, walk = world.scratch, world.scratch.walk[0]
+    if peer == walk.querier:
         return
-    if scratch.seen[peer] != walk[_QUESTION]:
-        place = walk[_CANDIDATES]
-        walk[_CANDIDATES] += 1
-        walk[_OPEN] += 1
-        scratch.seen[peer] = walk[_QUESTION]
-        scratch.position[peer] = place
-        scratch.peer[place] = peer
-        scratch.score[place] = _NEVER
-        scratch.open[place] = True
-        scratch.scored[place] = NOBODY
-        scratch.advertised[place] = _NEVER
-        scratch.document[place] = NOBODY
-    place = scratch.position[peer]
-    if not scratch.open[place]:
+    seen = scratch.seen[peer]
+    if seen.question != walk.question:
+        seen.question = walk.question
+        seen.candidate = walk.candidates
+        fresh = scratch.candidates[walk.candidates]
+        fresh.peer = peer
+        fresh.open = 1
+        fresh.score = _NEVER
+        fresh.scored = NOBODY
+        fresh.advertised = _NEVER
+        fresh.document = NOBODY
+        walk.candidates += 1
+        walk.open += 1
+    candidate = scratch.candidates[seen.candidate]
+    if not candidate.open:
         return
-    if world.rules.scored and score > scratch.score[place]:
-        if scratch.scored[place] == NOBODY:
-            scratch.scored[place] = walk[_SCORED]
-            walk[_SCORED] += 1
-        scratch.score[place] = score
-    if advertised > scratch.advertised[place]:
-        scratch.advertised[place] = advertised
-        scratch.document[place] = document
+    if world.rules.scored and score > candidate.score:
+        if candidate.scored == NOBODY:
+            candidate.scored = walk.scored
+            walk.scored += 1
+        candidate.score = score
+    if advertised > candidate.advertised:
+        candidate.advertised = advertised
+        candidate.document = document
 
 
 @_compiled
 def _consider_referrals(world: World, peer: int, found: int) -> None:
-    scratch = world.scratch
     for place in range(found):
-        other = world.peers.table[peer, scratch.top_number[place]]
-        advertised, document = _NEVER, NOBODY
+        referral = world.scratch.referrals[place]
+        other = world.peers.table[peer, referral.number]
         if world.rules.settles:
-            advertised, document = scratch.top_advertised[place], scratch.top_document[place]
-        _consider(world, other, scratch.top_score[place], advertised, document)
+            _consider(world, other, referral.score, referral.advertised, referral.document)
+        else:
+            _consider(world, other, referral.score, _NEVER, NOBODY)
 
 
 @_compiled
 def _draw_members(world: World, members: NDArray[np.int32]) -> None:
     """Draw members to explore, once a walk (`simulation.randomness.draw`)."""
-    scratch, walk, wanted = world.scratch, world.scratch.walk, world.rules.draws
-    if walk[_DRAWN] != NOBODY:
+    scratch, walk, wanted = world.scratch, world.scratch.walk[0], world.rules.draws
+    if walk.drawn != NOBODY:
         return
     size = len(members)
     if wanted >= size:
         for number in range(size):
             scratch.drawn[number] = members[number]
-        walk[_DRAWN] = size
+        walk.drawn = size
         return
     count = 0
     while count < wanted:
-        member = members[_below(size, scratch.randomness)]
+        member = members[_below(size, scratch)]
         known = False
         for earlier in range(count):
             known |= scratch.drawn[earlier] == member
         if not known:
             scratch.drawn[count] = member
             count += 1
-    walk[_DRAWN] = count
+    walk.drawn = count
 
 
 @_compiled
@@ -666,19 +690,19 @@ def _explore(world: World) -> None:
 
     The frontier is empty: whoever was a candidate was asked.
     """
-    scratch, walk, id_order = world.scratch, world.scratch.walk, world.peers.id_order
+    scratch, walk, state = world.scratch, world.scratch.walk[0], world.peers.state
     fresh = scratch.order
     count = 0
-    for number in range(walk[_DRAWN]):
+    for number in range(walk.drawn):
         peer = scratch.drawn[number]
-        if peer != walk[_QUERIER] and scratch.seen[peer] != walk[_QUESTION]:
+        if peer != walk.querier and scratch.seen[peer].question != walk.question:
             position = count
-            while position > 0 and id_order[fresh[position - 1]] > id_order[peer]:
+            while position > 0 and state[fresh[position - 1]].id_order > state[peer].id_order:
                 fresh[position] = fresh[position - 1]
                 position -= 1
             fresh[position] = peer
             count += 1
-    _shuffle(fresh, count, scratch.randomness)
+    _shuffle(fresh, count, scratch)
     for number in range(count):
         _consider(world, fresh[number], _NEVER, _NEVER, NOBODY)
 
@@ -686,49 +710,53 @@ def _explore(world: World) -> None:
 @_compiled
 def _start(world: World, members: NDArray[np.int32]) -> None:
     """Put the first candidates into the frontier."""
-    peers, scratch, walk = world.peers, world.scratch, world.scratch.walk
-    querier = walk[_QUERIER]
+    peers, scratch, walk = world.peers, world.scratch, world.scratch.walk[0]
+    querier = walk.querier
     if world.rules.start == OWN_STATE:
-        found = _refer(world, querier, querier, walk[_QUERY])
+        found = _refer(world, querier, querier, walk.query)
         _consider_referrals(world, querier, found)
         return
     first = scratch.order
     if world.rules.start == NEIGHBORS:
-        count = peers.neighbor_count[querier]
+        count = peers.state[querier].neighbor_count
         for number in range(count):
             first[number] = peers.neighbors[querier, number]
     else:
         _draw_members(world, members)
-        count = walk[_DRAWN]
+        count = walk.drawn
         for number in range(count):
             first[number] = scratch.drawn[number]
-        _shuffle(first, count, scratch.randomness)
+        _shuffle(first, count, scratch)
     for number in range(count):
         _consider(world, first[number], _NEVER, _NEVER, NOBODY)
 
 
 @_compiled
 def _best_candidate(scratch: Scratch) -> int:
+    candidates = scratch.candidates
     best = NOBODY
-    for place in range(scratch.walk[_CANDIDATES]):
-        if scratch.open[place] and (best == NOBODY or scratch.score[place] > scratch.score[best]):
-            best = place
+    score = _NEVER
+    for place in range(scratch.walk[0].candidates):
+        candidate = candidates[place]
+        if candidate.open and (best == NOBODY or candidate.score > score):
+            best, score = place, candidate.score
     return best
 
 
 @_compiled
 def _settled(world: World) -> bool:
     """Whether nothing better than the result is advertised (`strategy.stop_when_settled`)."""
-    scratch, walk = world.scratch, world.scratch.walk
-    found = walk[_FOUND]
-    if found < world.rules.k or walk[_UNCHANGED] < world.rules.patience:
+    scratch, walk = world.scratch, world.scratch.walk[0]
+    found = walk.found
+    if found < world.rules.k or walk.unchanged < world.rules.patience:
         return False
-    worst = world.similarities.exact[walk[_QUERY], scratch.result[found - 1]]
-    for place in range(walk[_CANDIDATES]):
-        if scratch.open[place] and scratch.advertised[place] > worst:
+    worst = world.similarities.exact[walk.query, scratch.result[found - 1].document]
+    for place in range(walk.candidates):
+        candidate = scratch.candidates[place]
+        if candidate.open and candidate.advertised > worst:
             held = False
             for number in range(found):
-                held |= scratch.result[number] == scratch.document[place]
+                held |= scratch.result[number].document == candidate.document
             if not held:
                 return False
     return True
@@ -737,20 +765,20 @@ def _settled(world: World) -> bool:
 @_compiled
 def _choose_round(world: World, members: NDArray[np.int32]) -> int:
     """Take the candidates to ask next out of the frontier; how many there are."""
-    rules, scratch, walk = world.rules, world.scratch, world.scratch.walk
+    rules, scratch, walk = world.rules, world.scratch, world.scratch.walk[0]
     asked = 0
-    while asked < rules.fanout and walk[_VISITED] + asked < rules.budget:
+    while asked < rules.fanout and walk.visited + asked < rules.budget:
         if rules.settles and _settled(world):
             break
-        if walk[_OPEN] == 0 and asked == 0 and rules.explores:
+        if walk.open == 0 and asked == 0 and rules.explores:
             _draw_members(world, members)
             _explore(world)
-        candidate = _best_candidate(scratch)
-        if candidate == NOBODY:
+        place = _best_candidate(scratch)
+        if place == NOBODY:
             break
-        scratch.open[candidate] = False
-        walk[_OPEN] -= 1
-        scratch.asked[asked] = candidate
+        scratch.candidates[place].open = 0
+        walk.open -= 1
+        scratch.asked[asked] = place
         asked += 1
     return asked
 
@@ -758,171 +786,179 @@ def _choose_round(world: World, members: NDArray[np.int32]) -> int:
 @_compiled
 def _merge(world: World, sender: int, count: int) -> None:
     """Take the documents of a reply into the result."""
-    scratch, walk, k = world.scratch, world.scratch.walk, world.rules.k
-    rank = world.similarities.rank[walk[_QUERY]]
-    result, holder = scratch.result, scratch.holder
-    walk[_UNCHANGED] += 1
+    scratch, walk, k = world.scratch, world.scratch.walk[0], world.rules.k
+    rank = world.similarities.rank[walk.query]
+    result = scratch.result
+    walk.unchanged += 1
     for number in range(count):
         document = scratch.reply[number]
-        found = walk[_FOUND]
+        found = walk.found
         known = False
         for place in range(found):
-            known |= result[place] == document
-        if known or (found == k and rank[document] > rank[result[found - 1]]):
+            known |= result[place].document == document
+        if known or (found == k and rank[document] > rank[result[found - 1].document]):
             continue
         position = min(found, k - 1)
-        while position > 0 and rank[document] < rank[result[position - 1]]:
-            result[position] = result[position - 1]
-            holder[position] = holder[position - 1]
+        while position > 0 and rank[document] < rank[result[position - 1].document]:
+            result[position].document = result[position - 1].document
+            result[position].holder = result[position - 1].holder
             position -= 1
-        result[position] = document
-        holder[position] = sender
-        walk[_FOUND] = min(found + 1, k)
-        walk[_UNCHANGED] = 0
+        result[position].document = document
+        result[position].holder = sender
+        walk.found = min(found + 1, k)
+        walk.unchanged = 0
 
 
 @_compiled
 def _contact(world: World, peer: int, number: int) -> None:
     """Ask a peer that is up, as contact `number` of the walk, and take in what it says."""
-    peers, rules, outcomes = world.peers, world.rules, world.outcomes
-    scratch, walk = world.scratch, world.scratch.walk
-    question, querier, query = walk[_QUESTION], walk[_QUERIER], walk[_QUERY]
-    count = _search(world, peer, query)
-    found = _refer(world, peer, querier, query)
-    outcomes.replies[question] += 1
-    outcomes.documents[question] += count
-    outcomes.referrals[question] += found
-    if outcomes.referred.shape[1]:
+    peers, rules, scratch = world.peers, world.rules, world.scratch
+    walk = scratch.walk[0]
+    outcome = world.outcomes.rows[walk.question]
+    count = _search(world, peer, walk.query)
+    found = _refer(world, peer, walk.querier, walk.query)
+    outcome.replies += 1
+    outcome.documents += count
+    outcome.referrals += found
+    if world.outcomes.referred.shape[1]:
         for place in range(found):
-            column = number * rules.referrals + place
-            outcomes.referred[question, column] = peers.table[peer, scratch.top_number[place]]
-    if not walk[_OVER]:
+            other = peers.table[peer, scratch.referrals[place].number]
+            world.outcomes.referred[walk.question, number * rules.referrals + place] = other
+    if not walk.over:
         _merge(world, peer, count)
         _consider_referrals(world, peer, found)
-        if walk[_TO_TARGET] == 0 and holds(peers, peer, world.questions.document[question]):
-            walk[_TO_TARGET] = number + 1
-            walk[_OVER] = rules.stops_at_target
-    remember(peers, peer, querier, query)
+        if walk.to_target == 0 and holds(peers, peer, walk.document):
+            walk.to_target = number + 1
+            walk.over = rules.stops_at_target
+    remember(peers, peer, walk.querier, walk.query)
 
 
 @_compiled
 def _walk(world: World, members: NDArray[np.int32]) -> None:
     """Ask until the target, a rule, the budget or the frontier ends it."""
-    scratch, walk, outcomes = world.scratch, world.scratch.walk, world.outcomes
-    question = walk[_QUESTION]
+    scratch, walk = world.scratch, world.scratch.walk[0]
     _start(world, members)
-    while not walk[_OVER]:
+    while not walk.over:
         asked = _choose_round(world, members)
         if asked == 0:
             break
         silent = 0
         for number in range(asked):
-            peer = scratch.peer[scratch.asked[number]]
-            if outcomes.visited.shape[1]:
-                outcomes.visited[question, walk[_VISITED] + number] = peer
-            if world.peers.up[peer]:
-                _contact(world, peer, walk[_VISITED] + number)
+            peer = scratch.candidates[scratch.asked[number]].peer
+            if world.outcomes.visited.shape[1]:
+                world.outcomes.visited[walk.question, walk.visited + number] = peer
+            if world.peers.state[peer].up:
+                _contact(world, peer, walk.visited + number)
             else:
                 silent += 1
-        walk[_VISITED] += asked
-        if not walk[_OVER]:
-            walk[_UNCHANGED] += silent
-            outcomes.failures[question] += silent
+        walk.visited += asked
+        if not walk.over:
+            walk.unchanged += silent
+            world.outcomes.rows[walk.question].failures += silent
 
 
 @_compiled
 def _best_referral(scratch: Scratch) -> int:
     """The peer with the best score there was; of equal ones the one that had it first."""
     best = NOBODY
-    for place in range(scratch.walk[_CANDIDATES]):
-        if scratch.scored[place] == NOBODY:
-            continue
-        if (
-            best == NOBODY
-            or scratch.score[place] > scratch.score[best]
-            or (
-                scratch.score[place] == scratch.score[best]
-                and scratch.scored[place] < scratch.scored[best]
-            )
+    score = _NEVER
+    scored = 0
+    for place in range(scratch.walk[0].candidates):
+        candidate = scratch.candidates[place]
+        if candidate.scored != NOBODY and (
+            candidate.score > score or (candidate.score == score and candidate.scored < scored)
         ):
-            best = place
-    return NOBODY if best == NOBODY else scratch.peer[best]
+            best, score, scored = candidate.peer, candidate.score, candidate.scored
+    return best
 
 
 @_compiled
 def _rewire(world: World) -> None:
     """Take a new neighbour (`strategy.choose_by_best_document`)."""
-    peers, scratch, walk = world.peers, world.scratch, world.scratch.walk
-    querier = walk[_QUERIER]
-    chosen = scratch.holder[0] if walk[_FOUND] else _best_referral(scratch)
-    if chosen not in (NOBODY, querier) and not _is_neighbor(peers, querier, chosen):
-        world.outcomes.new_neighbor[walk[_QUESTION]] = chosen
-        world.outcomes.advertised[walk[_QUESTION]] = peers.held_count[chosen]
-        _add_neighbor(peers, querier, chosen)
+    peers, scratch, walk = world.peers, world.scratch, world.scratch.walk[0]
+    chosen = scratch.result[0].holder if walk.found else _best_referral(scratch)
+    if chosen != NOBODY and not _is_neighbor(peers, walk.querier, chosen):
+        world.outcomes.rows[walk.question].new_neighbor = chosen
+        world.outcomes.rows[walk.question].advertised = peers.held[chosen, 0]
+        _add_neighbor(peers, walk.querier, chosen)
 
 
 @_compiled
 def _recall_of_exact(world: World) -> np.float32:
     """Share of the five best documents of all other peers that the result holds."""
-    scratch, walk = world.scratch, world.scratch.walk
+    scratch, walk = world.scratch, world.scratch.walk[0]
     wanted = 0
     got = 0
-    for document in world.similarities.order[walk[_QUERY]]:
-        own = holds(world.peers, walk[_QUERIER], document)
+    for document in world.similarities.order[walk.query]:
+        own = holds(world.peers, walk.querier, document)
         if world.peers.holders[document] > own:
             wanted += 1
-            for place in range(min(walk[_FOUND], _EXACT)):
-                got += scratch.result[place] == document
+            for place in range(min(walk.found, _EXACT)):
+                got += scratch.result[place].document == document
             if wanted == _EXACT:
                 break
     return np.float32(got / wanted) if wanted else np.float32(np.nan)
 
 
 @_compiled
-def _fetch(world: World, document: int) -> None:
+def _fetch(world: World) -> None:
     """Keep a copy of an introduced document, if it was found and its chain may grow."""
-    peers, scratch, walk = world.peers, world.scratch, world.scratch.walk
-    querier = walk[_QUERIER]
-    for place in range(walk[_FOUND]):
-        if scratch.result[place] == document:
-            world.outcomes.fetched[walk[_QUESTION]] = True
-            number = world.questions.introduced[document]
-            links = peers.chain[scratch.holder[place], number]
+    peers, scratch, walk = world.peers, world.scratch, world.scratch.walk[0]
+    number = world.questions.introduced[walk.document]
+    for place in range(walk.found):
+        found = scratch.result[place]
+        if found.document == walk.document:
+            world.outcomes.rows[walk.question].fetched = 1
+            links = peers.chain[found.holder, number]
             if links < world.rules.longest_chain:
-                hold(peers, querier, document)
-                peers.chain[querier, number] = links + 1
+                hold(peers, walk.querier, walk.document)
+                peers.chain[walk.querier, number] = links + 1
+
+
+@_compiled
+def _begin(world: World, question: int, querier: int) -> None:
+    row, walk = world.questions.rows[question], world.scratch.walk[0]
+    walk.random = row.stream
+    walk.question = question
+    walk.querier = querier
+    walk.query = row.query
+    walk.document = row.document
+    walk.candidates = 0
+    walk.open = 0
+    walk.scored = 0
+    walk.drawn = NOBODY
+    walk.found = 0
+    walk.visited = 0
+    walk.unchanged = 0
+    walk.to_target = 0
+    walk.over = 0
 
 
 @_compiled
 def _ask(world: World, members: NDArray[np.int32], question: int) -> None:
-    peers, rules, outcomes = world.peers, world.rules, world.outcomes
-    scratch, walk = world.scratch, world.scratch.walk
-    querier = peers.at_place[world.questions.place[question]]
-    document = world.questions.document[question]
-    own = holds(peers, querier, document)
-    introduced = world.questions.introduced[document] != NOBODY
-    if not peers.up[querier] or (introduced and own):
+    peers, rules, scratch = world.peers, world.rules, world.scratch
+    row, outcome = world.questions.rows[question], world.outcomes.rows[question]
+    querier = peers.at_place[row.place]
+    own = holds(peers, querier, row.document)
+    introduced = world.questions.introduced[row.document] != NOBODY
+    if not peers.state[querier].up or (introduced and own):
         return
-    scratch.randomness[0] = world.questions.stream[question]
-    walk[:] = 0
-    walk[_QUESTION] = question
-    walk[_QUERIER] = querier
-    walk[_QUERY] = world.questions.query[question]
-    walk[_DRAWN] = NOBODY
-    outcomes.asked[question] = True
-    outcomes.holders[question] = peers.holders[document] - own
+    outcome.asked = 1
+    outcome.holders = peers.holders[row.document] - own
+    _begin(world, question, querier)
     _walk(world, members)
-    outcomes.contacts[question] = walk[_VISITED]
-    outcomes.requests_to_target[question] = walk[_TO_TARGET]
-    outcomes.recall_at_1[question] = walk[_FOUND] > 0 and scratch.result[0] == document
+    walk = scratch.walk[0]
+    outcome.contacts = walk.visited
+    outcome.requests_to_target = walk.to_target
+    outcome.recall_at_1 = walk.found > 0 and scratch.result[0].document == row.document
     if rules.adaptive:
         _rewire(world)
     if not rules.stops_at_target:
-        outcomes.recall_at_5[question] = _recall_of_exact(world)
-    for place in range(min(walk[_FOUND], outcomes.found.shape[1])):
-        outcomes.found[question, place] = scratch.result[place]
+        outcome.recall_at_5 = _recall_of_exact(world)
+    for place in range(min(walk.found, world.outcomes.found.shape[1])):
+        world.outcomes.found[question, place] = scratch.result[place].document
     if introduced:
-        _fetch(world, document)
+        _fetch(world)
 
 
 @_compiled

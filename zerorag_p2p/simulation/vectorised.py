@@ -123,13 +123,12 @@ class VectorisedSimulation:
         events = plan.workload.events
         introduced = np.full(len(plan.workload.documents), kernel.NOBODY, dtype=np.int32)
         introduced[self._introduced] = np.arange(len(self._introduced))
-        self._questions = kernel.Questions(
-            place=events.peers,
-            query=events.queries,
-            document=events.documents,
-            stream=stream_starts(scenario.seed, len(events)),
-            introduced=introduced,
-        )
+        rows = np.zeros(len(events), dtype=kernel.QUESTION)
+        rows["stream"] = stream_starts(scenario.seed, len(events))
+        rows["place"] = events.peers
+        rows["query"] = events.queries
+        rows["document"] = events.documents
+        self._questions = kernel.Questions(rows=rows, introduced=introduced)
         self.similarities = similarity_tables(plan.workload, scenario.routing.advertisement_bits)
         self._world = kernel.World(
             rules=self._rules,
@@ -181,10 +180,10 @@ class VectorisedSimulation:
 
     def _crash(self, before: int, places: Sequence[int]) -> None:
         peers = [int(self.peers.at_place[place]) for place in places]
-        peers = [peer for peer in peers if self.peers.up[peer]]
+        peers = [peer for peer in peers if self.peers.state[peer]["up"]]
         for peer in peers:
-            self.peers.up[peer] = False
-            held = self.peers.held[peer, : self.peers.held_count[peer]]
+            self.peers.state[peer]["up"] = False
+            held = self.peers.held[peer, 1 : 1 + self.peers.held[peer, 0]]
             self.peers.holders[held] -= 1
         network = self._scenario.network
         delay = round(network.detection_s * network.queries_per_s)
@@ -192,13 +191,15 @@ class VectorisedSimulation:
         self._steps.sort(key=lambda step: (step.before, not isinstance(step, _Detection)))
 
     def _detect(self, crashed: Sequence[int]) -> None:
-        departed = np.full(len(self.peers.up), kernel.NOBODY, dtype=np.int32)
+        departed = np.full(len(self.peers.state), kernel.NOBODY, dtype=np.int32)
         departed[list(crashed)] = np.arange(len(crashed))
         self._set_members([peer for peer in self._members if departed[peer] == kernel.NOBODY])
         gone = np.zeros(self.peers.table.shape[1], dtype=np.int32)
         kept = np.zeros((2, self.peers.memory_query.shape[1]), dtype=np.int32)
         kernel.forget_departed(self.peers, departed, gone, kept)
-        self._find_neighbors(peer for peer in self.peers.at_place.tolist() if self.peers.up[peer])
+        self._find_neighbors(
+            peer for peer in self.peers.at_place.tolist() if self.peers.state[peer]["up"]
+        )
 
     def _replace(self, place: int) -> None:
         newcomer = self._count
@@ -226,7 +227,7 @@ class VectorisedSimulation:
         wanted, limit = self._scenario.routing.initial_neighbors, self.peers.neighbors.shape[1]
         pairs: list[tuple[int, int]] = []
         for peer in peers:
-            count = int(self.peers.neighbor_count[peer])
+            count = int(self.peers.state[peer]["neighbor_count"])
             missing = wanted - count
             if missing <= 0:
                 continue
@@ -239,31 +240,32 @@ class VectorisedSimulation:
     # The figures.
 
     def _table(self) -> OutcomeTable:
-        outcomes, chosen = self.outcomes, self.outcomes.asked
-        adopted = outcomes.new_neighbor != kernel.NOBODY
+        rows = self.outcomes.rows
+        asked = np.flatnonzero(rows["asked"])
+        rows = rows[asked]
+        adopted = rows["new_neighbor"] != kernel.NOBODY
         sizes = measure_sizes(self._workload.fingerprint, self._scenario.routing.advertisement_bits)
-        total = (
-            outcomes.contacts.astype(np.int64) * sizes.request
-            + outcomes.replies.astype(np.int64) * sizes.reply
-            + outcomes.documents.astype(np.int64) * sizes.document
-            + outcomes.referrals.astype(np.int64) * sizes.referral
-            + adopted * sizes.advertisement
-            + outcomes.advertised.astype(np.int64) * sizes.advertised
-        )
-        messages = outcomes.contacts + outcomes.replies + 2 * adopted + 2 * outcomes.fetched
-        exact = None if self._rules.stops_at_target else outcomes.recall_at_5[chosen]
+
+        def bytes_of(column: str, size: int) -> NDArray[np.int64]:
+            return rows[column].astype(np.int64) * size
+
         return OutcomeTable(
-            events=np.flatnonzero(chosen),
-            answerable=outcomes.holders[chosen] > 0,
-            hit=outcomes.requests_to_target[chosen] > 0,
-            recall_at_1=outcomes.recall_at_1[chosen],
-            recall_at_5_exact=exact,
-            requests_to_target=outcomes.requests_to_target[chosen],
-            contacts=outcomes.contacts[chosen],
-            failures=outcomes.failures[chosen],
-            messages=messages[chosen].astype(np.int32),
-            bytes=total[chosen],
-            holders=outcomes.holders[chosen],
+            events=asked,
+            answerable=rows["holders"] > 0,
+            hit=rows["requests_to_target"] > 0,
+            recall_at_1=rows["recall_at_1"] > 0,
+            recall_at_5_exact=None if self._rules.stops_at_target else rows["recall_at_5"],
+            requests_to_target=rows["requests_to_target"],
+            contacts=rows["contacts"],
+            failures=rows["failures"],
+            messages=rows["contacts"] + rows["replies"] + 2 * adopted + 2 * rows["fetched"],
+            bytes=bytes_of("contacts", sizes.request)
+            + bytes_of("replies", sizes.reply)
+            + bytes_of("documents", sizes.document)
+            + bytes_of("referrals", sizes.referral)
+            + bytes_of("advertised", sizes.advertised)
+            + adopted * sizes.advertisement,
+            holders=rows["holders"],
         )
 
 
@@ -359,36 +361,28 @@ def _make_peers(
     # never are.
     peers = kernel.Peers(
         at_place=np.arange(places, dtype=np.int32),
-        up=np.zeros(count, dtype=np.bool_),
-        id_order=np.arange(count, dtype=np.int32)
-        if id_order is None
-        else np.array(id_order, dtype=np.int32),
-        held=np.zeros((count, most), dtype=np.int32),
-        held_count=np.zeros(count, dtype=np.int32),
+        state=np.zeros(count, dtype=kernel.PEER),
+        held=np.zeros((count, 1 + most), dtype=np.int32),
         chain=np.zeros((count, len(plan.introduced)), dtype=np.int8),
         neighbors=np.zeros((count, routing.neighbor_limit), dtype=np.int32),
-        neighbor_count=np.zeros(count, dtype=np.int32),
         neighbor_number=np.zeros((count, routing.neighbor_limit), dtype=np.int16),
         memory_query=np.zeros((count, routing.memory_limit), dtype=np.int32),
         memory_number=np.zeros((count, routing.memory_limit), dtype=np.int16),
-        memory_count=np.zeros(count, dtype=np.int32),
-        memory_oldest=np.zeros(count, dtype=np.int32),
         table=np.zeros((count, numbers), dtype=np.int32),
         references=np.zeros((count, numbers), dtype=np.int16),
-        table_count=np.zeros(count, dtype=np.int32),
         free=np.zeros((count, numbers), dtype=np.int16),
-        free_count=np.zeros(count, dtype=np.int32),
         holders=np.zeros(len(workload.documents), dtype=np.int32),
     )
+    peers.state["id_order"] = np.arange(count) if id_order is None else id_order
     for place, documents in enumerate(workload.holdings):
         _take_holdings(peers, place, documents)
     return peers
 
 
 def _take_holdings(peers: kernel.Peers, peer: int, documents: Sequence[int]) -> None:
-    peers.up[peer] = True
-    peers.held[peer, : len(documents)] = documents
-    peers.held_count[peer] = len(documents)
+    peers.state[peer]["up"] = 1
+    peers.held[peer, 0] = len(documents)
+    peers.held[peer, 1 : 1 + len(documents)] = documents
     peers.holders[list(documents)] += 1
 
 
@@ -398,20 +392,10 @@ def _make_outcomes(workload: Workload, rules: kernel.Rules, *, traced: bool) -> 
     def trace(width: int) -> NDArray[np.int32]:
         return np.full((count, width if traced else 0), kernel.NOBODY, dtype=np.int32)
 
+    rows = np.zeros(count, dtype=kernel.OUTCOME)
+    rows["new_neighbor"] = kernel.NOBODY
     return kernel.Outcomes(
-        asked=np.zeros(count, dtype=np.bool_),
-        holders=np.zeros(count, dtype=np.int32),
-        requests_to_target=np.zeros(count, dtype=np.int32),
-        recall_at_1=np.zeros(count, dtype=np.bool_),
-        recall_at_5=np.zeros(count, dtype=np.float32),
-        contacts=np.zeros(count, dtype=np.int32),
-        replies=np.zeros(count, dtype=np.int32),
-        failures=np.zeros(count, dtype=np.int32),
-        documents=np.zeros(count, dtype=np.int32),
-        referrals=np.zeros(count, dtype=np.int32),
-        new_neighbor=np.full(count, kernel.NOBODY, dtype=np.int32),
-        advertised=np.zeros(count, dtype=np.int32),
-        fetched=np.zeros(count, dtype=np.bool_),
+        rows=rows,
         visited=trace(rules.budget),
         referred=trace(rules.budget * rules.referrals),
         found=trace(rules.k),
@@ -419,30 +403,21 @@ def _make_outcomes(workload: Workload, rules: kernel.Rules, *, traced: bool) -> 
 
 
 def _make_scratch(peers: kernel.Peers, rules: kernel.Rules) -> kernel.Scratch:
-    count = len(peers.up)
+    count = len(peers.state)
     candidates = min(
         count, peers.neighbors.shape[1] + rules.draws + (rules.budget + 1) * rules.referrals
     )
+    seen = np.zeros(count, dtype=kernel.SEEN)
+    seen["question"] = kernel.NOBODY
     return kernel.Scratch(
-        randomness=np.zeros(1, dtype=np.uint64),
-        best=np.zeros(peers.table.shape[1], dtype=np.float32),
-        top_number=np.zeros(rules.referrals, dtype=np.int32),
-        top_score=np.zeros(rules.referrals, dtype=np.float32),
-        top_advertised=np.zeros(rules.referrals, dtype=np.float32),
-        top_document=np.zeros(rules.referrals, dtype=np.int32),
-        seen=np.full(count, kernel.NOBODY, dtype=np.int32),
-        position=np.zeros(count, dtype=np.int32),
-        peer=np.zeros(candidates, dtype=np.int32),
-        score=np.zeros(candidates, dtype=np.float32),
-        open=np.zeros(candidates, dtype=np.bool_),
-        scored=np.zeros(candidates, dtype=np.int32),
-        advertised=np.zeros(candidates, dtype=np.float32),
-        document=np.zeros(candidates, dtype=np.int32),
+        walk=np.zeros(1, dtype=kernel.WALK),
+        candidates=np.zeros(candidates, dtype=kernel.CANDIDATE),
+        seen=seen,
         asked=np.zeros(rules.fanout, dtype=np.int32),
-        walk=np.zeros(kernel.COUNTERS, dtype=np.int64),
         drawn=np.zeros(rules.draws, dtype=np.int32),
         order=np.zeros(max(rules.draws, peers.neighbors.shape[1]), dtype=np.int32),
-        result=np.zeros(rules.k + 1, dtype=np.int32),
-        holder=np.zeros(rules.k + 1, dtype=np.int32),
+        result=np.zeros(rules.k, dtype=kernel.FOUND),
+        best=np.zeros(peers.table.shape[1], dtype=np.float32),
+        referrals=np.zeros(rules.referrals, dtype=kernel.REFERRAL),
         reply=np.zeros(rules.k, dtype=np.int32),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zerorag_p2p.workloads.workload import Events, PeerDocuments
+from zerorag_p2p.workloads.workload import Events, Numbers, PeerDocuments
 
 #: Total concentration of the Dirichlet distribution: the paper's 7e-5 times 23,904 topics.
 CONCENTRATION = 1.67
@@ -57,34 +57,66 @@ def draw_interests(
         draws: Draws of a peer.
         generator: Decides.
     """
-    concentrations = np.full(len(topics), CONCENTRATION / len(topics))
-    holdings: list[list[int]] = []
-    documents = np.empty((peers, draws), dtype=np.int32)
-    variants = np.empty((peers, draws), dtype=np.int32)
-    largest = np.zeros(3)
-    for peer in range(peers):
-        counts = generator.multinomial(draws, generator.dirichlet(concentrations))
-        drawn: list[int] = []
-        for topic in np.flatnonzero(counts).tolist():
-            members = topics[topic]
-            chosen = generator.integers(len(members), size=counts[topic])
-            drawn += [members[number] for number in chosen.tolist()]
-        documents[peer] = drawn
-        choices = [len(queries[document]) for document in drawn]
-        picked = generator.integers(choices).tolist()
-        variants[peer] = [
-            queries[document][number] for document, number in zip(drawn, picked, strict=True)
-        ]
-        holdings.append(sorted(set(drawn)))
-        first = np.sort(counts)[: -len(largest) - 1 : -1]
-        largest[: len(first)] += first
-    order = generator.permutation(peers * draws)
+    drawn_topics = _draw_topics(len(topics), peers=peers, draws=draws, generator=generator)
+    documents = _draw_members(topics, drawn_topics, generator)
+    variants = _draw_members(queries, documents, generator)
     askers = np.repeat(np.arange(peers, dtype=np.int32), draws)
-    events = Events(askers[order], variants.reshape(-1)[order], documents.reshape(-1)[order])
+    order = generator.permutation(peers * draws)
+    holdings = _each_once(documents, len(queries))
+    largest = _largest_topics(drawn_topics)
     statistics = {
-        "draws_from_first_topic": float(largest[0]) / peers,
-        "draws_from_second_topic": float(largest[1]) / peers,
-        "draws_from_third_topic": float(largest[2]) / peers,
-        "documents_a_peer": sum(map(len, holdings)) / peers,
+        "draws_from_first_topic": largest[0],
+        "draws_from_second_topic": largest[1],
+        "draws_from_third_topic": largest[2],
+        "documents_a_peer": len(holdings.documents) / peers,
     }
-    return Interests(PeerDocuments.of(holdings), events, statistics)
+    events = Events(askers[order], variants.reshape(-1)[order], documents.reshape(-1)[order])
+    return Interests(holdings, events, statistics)
+
+
+def _draw_topics(topics: int, *, peers: int, draws: int, generator: np.random.Generator) -> Numbers:
+    """The topic of every draw [peers, draws].
+
+    Draws from a Dirichlet-distributed preference, the preference itself left out: draw n takes a
+    topic that is new to it with probability C / (C + n), else that of an earlier draw, each alike
+    (the urn of Blackwell and MacQueen, Ann. Statist. 1(2), 1973).
+    """
+    drawn = np.empty((peers, draws), dtype=np.int32)
+    everybody = np.arange(peers)
+    for number in range(draws):
+        new = generator.random(peers) < CONCENTRATION / (CONCENTRATION + number)
+        earlier = drawn[everybody, generator.integers(max(number, 1), size=peers)]
+        drawn[:, number] = np.where(new, generator.integers(topics, size=peers), earlier)
+    return drawn
+
+
+def _draw_members(
+    groups: Sequence[Sequence[int]], chosen: Numbers, generator: np.random.Generator
+) -> Numbers:
+    """A member of every `chosen` group, each alike."""
+    sizes = np.array([len(group) for group in groups])
+    members = np.array([member for group in groups for member in group], dtype=np.int32)
+    starts = np.cumsum(sizes) - sizes
+    drawn: Numbers = members[starts[chosen] + generator.integers(sizes[chosen])]
+    return drawn
+
+
+def _each_once(documents: Numbers, count: int) -> PeerDocuments:
+    """For every row of `documents` [peers, draws] its different ones, ascending."""
+    peers = len(documents)
+    rows = np.arange(peers, dtype=np.int64)[:, None]
+    held = np.unique(rows * count + documents)
+    starts = np.searchsorted(held, np.arange(peers + 1, dtype=np.int64) * count)
+    return PeerDocuments(starts.astype(np.int64), (held % count).astype(np.int32))
+
+
+def _largest_topics(topics: Numbers) -> list[float]:
+    """Mean number of draws from a peer's first, second and third topic."""
+    peers = len(topics)
+    rows = np.arange(peers, dtype=np.int64)[:, None]
+    count = int(topics.max(initial=0)) + 1
+    pairs, times = np.unique(rows * count + topics, return_counts=True)
+    owners = pairs // count
+    order = np.lexsort((-times, owners))
+    place = np.arange(len(pairs)) - np.searchsorted(owners, owners)
+    return [float(times[order][place == rank].sum()) / peers for rank in range(3)]
