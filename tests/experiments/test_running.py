@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from zerorag_p2p.errors import UsageError
+from zerorag_p2p.experiments.axes import draw_runs, panels
 from zerorag_p2p.experiments.comparison import compare
 from zerorag_p2p.experiments.run import Order, Progress, run
 from zerorag_p2p.experiments.store import encode_result, load_result, store_figure, store_result
@@ -209,11 +210,21 @@ def test_the_vectorised_simulator_runs_what_the_tables_need(tmp_path: Path) -> N
 RESULTS = Path(__file__).parents[2] / "testnet" / "results"
 
 
-@pytest.mark.parametrize("folder", sorted(RESULTS.iterdir()), ids=lambda folder: folder.name)
-def test_committed_results_can_be_read(folder: Path) -> None:
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    assert folder.name.startswith(result["name"])
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*/result.json")), ids=str)
+def test_committed_results_can_be_read(path: Path) -> None:
+    folder = path.parent
+    result = load_result(folder.parent, folder.name)
+    assert folder.name == result["name"]
     assert result["workload"] == "pubmedqa"
     assert set(result) >= RESULT | ORIGIN
     assert (folder / "figure.png").is_file()
     compare(result)
+
+
+def test_lines_of_unequal_runs_are_drawn_as_far_as_all_go() -> None:
+    (axes,) = panels(1)
+    nan = float("nan")
+    draw_runs(axes, [0.5, 1.5, 2.5], [[nan, 0.2, 0.5], [nan, 0.4]], "two seeds")
+    (line,) = axes.get_lines()
+    assert list(line.get_xdata()) == [0.5, 1.5]
+    assert np.ma.filled(line.get_ydata(), -1.0).tolist() == [-1.0, pytest.approx(0.3)]

@@ -173,7 +173,7 @@ def run(
 @experiment.command(
     epilog=example(
         "zerorag experiment compare table1",
-        "zerorag experiment compare churn --results testnet/results",
+        "zerorag experiment compare churn --results testnet/results/laptop",
     )
 )
 @click.argument("name")
@@ -205,7 +205,7 @@ def compare(name: str, results: Path, as_json: bool) -> None:
 @experiment.command(
     epilog=example(
         "zerorag experiment plot table1",
-        "zerorag experiment plot churn --results testnet/results --out churn.png",
+        "zerorag experiment plot churn --results testnet/results/laptop --out churn.png",
     )
 )
 @click.argument("name")

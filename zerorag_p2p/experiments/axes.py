@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.workloads.results import Json
@@ -69,17 +70,19 @@ def draw_runs(
     color: str | None = None,
     marker: str | None = None,
 ) -> None:
-    """Draw the mean of one line a seed, and how far they spread."""
-    columns = list(zip(*lines, strict=True))
-    means = [statistics.fmean(column) for column in columns]
-    (line,) = axes.plot(positions, means, label=label, color=color, marker=marker, linewidth=1.2)
+    """Draw the mean of one line a seed, and how far they spread, as far as all of them go."""
+    length = min(map(len, lines))
+    values = np.ma.masked_invalid([line[:length] for line in lines])
+    means = values.mean(axis=0)
+    positions = positions[:length]
+    (drawn,) = axes.plot(positions, means, label=label, color=color, marker=marker, linewidth=1.2)
     if len(lines) > 1:
-        spreads = [statistics.stdev(column) for column in columns]
+        spreads = values.std(axis=0, ddof=1)
         axes.fill_between(
             positions,
-            [mean - spread for mean, spread in zip(means, spreads, strict=True)],
-            [mean + spread for mean, spread in zip(means, spreads, strict=True)],
-            color=line.get_color(),
+            means - spreads,
+            means + spreads,
+            color=drawn.get_color(),
             alpha=_BAND,
             linewidth=0.0,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.experiments.plots import draw_scenario
@@ -16,6 +16,8 @@ from zerorag_p2p.workloads.results import Json
 RESULT: Final = "result.json"
 FIGURE: Final = "figure.png"
 RUNS: Final = "runs"
+
+_SERIES: Final = "by_batch"
 
 
 def store_result(result: Json, folder: Path) -> None:
@@ -46,7 +48,7 @@ def load_result(results: Path, name: str) -> Json:
     experiment = find_experiment(name)
     path = results / experiment.name / RESULT
     try:
-        result: Json = json.loads(path.read_text(encoding="utf-8"))
+        result: Json = _unpacked(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}): run `zerorag experiment run {name}` first, or name "
@@ -66,12 +68,50 @@ def store_scenario(result: Json, folder: Path) -> None:
 
 
 def encode_result(result: Json) -> str:
-    """JSON with a line a key and a line a run, for readable differences without bulk."""
+    """JSON with a line a key and a line a run, for readable differences without bulk.
+
+    Figures by batch, of which there may be thousands, become columns: `{"hit_rate": [...]}` in place
+    of `[{"hit_rate": ...}, ...]`.
+    """
     lines = []
-    for key, value in result.items():
+    for key, value in _packed(result).items():
         if key == "runs":
             runs = ",\n  ".join(json.dumps(run) for run in value)
             lines.append(f' "runs": [\n  {runs}\n ]')
         else:
             lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_packed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _columns(item) if key == _SERIES and isinstance(item, list) else _packed(item)
+        for key, item in value.items()
+    }
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unpacked(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _rows(item) if key == _SERIES and isinstance(item, dict) else _unpacked(item)
+        for key, item in value.items()
+    }
+
+
+def _columns(rows: list[Json]) -> dict[str, list[float | None]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _rows(columns: dict[str, list[float | None]]) -> list[Json]:
+    return [
+        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        for row in zip(*columns.values(), strict=True)
+    ]
