@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from zerorag_p2p.baselines.dht_lsh import DhtLsh
 from zerorag_p2p.baselines.exact import ExactCentral
 from zerorag_p2p.baselines.hnsw import HnswCentral
-from zerorag_p2p.baselines.message_sizes import LookupSizes, QuerySizes
+from zerorag_p2p.baselines.lookup_sizes import LookupSizes
 from zerorag_p2p.baselines.remote import NONE, RESULTS, RemoteDocuments
 from zerorag_p2p.baselines.semantic_tree import SemanticTree
 from zerorag_p2p.baselines.system import System
 from zerorag_p2p.wire.embedding import transmitted_rows
 from zerorag_p2p.workloads.outcome_table import NO_HIT, OutcomeTable
+from zerorag_p2p.workloads.query_sizes import QuerySizes
 from zerorag_p2p.workloads.synthetic import synthetic_workload
 from zerorag_p2p.workloads.workload import Events, PeerDocuments, QueryEvent, Workload
 

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from zerorag_p2p.baselines.kademlia import BUCKET_SIZE, ID_BITS, KademliaNetwork, Lookup
+from zerorag_p2p.baselines.lookup_sizes import LookupSizes
 from zerorag_p2p.baselines.lsh import PStableHash
-from zerorag_p2p.baselines.message_sizes import LookupSizes
 from zerorag_p2p.baselines.remote import NONE, RESULTS, RemoteDocuments
 from zerorag_p2p.baselines.system import OnProgress
 from zerorag_p2p.model import Vector

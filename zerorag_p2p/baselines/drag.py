@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerorag_p2p.baselines.graph import Graph, grow_graph
-from zerorag_p2p.baselines.message_sizes import QuerySizes
 from zerorag_p2p.baselines.remote import NONE, RESULTS, RemoteDocuments
 from zerorag_p2p.baselines.system import OnProgress
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.workloads.outcome_table import NO_HIT, OutcomeTable
+from zerorag_p2p.workloads.query_sizes import QuerySizes
 from zerorag_p2p.workloads.workload import Numbers, QueryEvent, Workload
 
 # Questions between two reports of progress.

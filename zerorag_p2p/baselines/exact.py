@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from zerorag_p2p.baselines.message_sizes import QuerySizes
 from zerorag_p2p.baselines.remote import NONE, RESULTS, RemoteDocuments
 from zerorag_p2p.baselines.system import OnProgress
 from zerorag_p2p.workloads.outcome_table import OutcomeTable
+from zerorag_p2p.workloads.query_sizes import QuerySizes
 from zerorag_p2p.workloads.workload import Numbers, Workload
 
 

@@ -24,13 +24,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerorag_p2p.baselines.message_sizes import QuerySizes
 from zerorag_p2p.baselines.peer_tree import PeerTree, mean_vectors
 from zerorag_p2p.baselines.remote import NONE, RESULTS, RemoteDocuments, rank
 from zerorag_p2p.baselines.system import OnProgress
 from zerorag_p2p.config import RoutingConfig
 from zerorag_p2p.model import Vector
 from zerorag_p2p.workloads.outcome_table import NO_HIT, OutcomeTable
+from zerorag_p2p.workloads.query_sizes import QuerySizes
 from zerorag_p2p.workloads.workload import Numbers, Workload
 
 _BUDGET: Final = RoutingConfig().contact_budget

@@ -70,8 +70,8 @@ def store_scenario(result: Json, folder: Path) -> None:
 def encode_result(result: Json) -> str:
     """JSON with a line a key and a line a run, for readable differences without bulk.
 
-    Figures by batch, of which there may be thousands, become columns: `{"hit_rate": [...]}` in place
-    of `[{"hit_rate": ...}, ...]`.
+    Figures by batch, of which there may be thousands, become columns: `{"hit_rate": [...]}`, not
+    `[{"hit_rate": ...}, ...]`.
     """
     lines = []
     for key, value in _packed(result).items():

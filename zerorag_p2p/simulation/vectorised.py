@@ -32,11 +32,11 @@ from zerorag_p2p.routing.strategy import (
 from zerorag_p2p.simulation import kernel
 from zerorag_p2p.simulation.pool import VectorPool
 from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw, stream_starts
-from zerorag_p2p.simulation.sizes import measure_sizes
 from zerorag_p2p.wire.codes import decode_codes, encode_codes
 from zerorag_p2p.wire.embedding import transmitted_rows
 from zerorag_p2p.workloads.outcome_table import OutcomeTable
 from zerorag_p2p.workloads.plan import CrashPeers, IntroduceTopic, Plan, ReplacePeer, Step
+from zerorag_p2p.workloads.query_sizes import QuerySizes
 from zerorag_p2p.workloads.scenario import Scenario
 from zerorag_p2p.workloads.workload import Workload
 
@@ -244,7 +244,10 @@ class VectorisedSimulation:
         asked = np.flatnonzero(rows["asked"])
         rows = rows[asked]
         adopted = rows["new_neighbor"] != kernel.NOBODY
-        sizes = measure_sizes(self._workload.fingerprint, self._scenario.routing.advertisement_bits)
+        routing = self._scenario.routing
+        sizes = QuerySizes.measure(
+            self._workload.fingerprint, k=routing.k, bits=routing.advertisement_bits
+        )
 
         def bytes_of(column: str, size: int) -> NDArray[np.int64]:
             return rows[column].astype(np.int64) * size
@@ -260,11 +263,11 @@ class VectorisedSimulation:
             failures=rows["failures"],
             messages=rows["contacts"] + rows["replies"] + 2 * adopted + 2 * rows["fetched"],
             bytes=bytes_of("contacts", sizes.request)
-            + bytes_of("replies", sizes.reply)
+            + bytes_of("replies", sizes.empty_result)
             + bytes_of("documents", sizes.document)
             + bytes_of("referrals", sizes.referral)
             + bytes_of("advertised", sizes.advertised)
-            + adopted * sizes.advertisement,
+            + adopted * sizes.empty_advertisement,
             holders=rows["holders"],
         )
 

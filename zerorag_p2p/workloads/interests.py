@@ -4,7 +4,7 @@ A peer's interests are a draw from a symmetric Dirichlet distribution over the t
 documents, so that most of its documents come from one to three of them. It draws its documents
 topic by topic, each document uniformly from its topic and with it one of the document's queries.
 Every draw is a question that it will ask; what it drew more than once it holds once. (With 30
-draws out of PubMedQA a peer holds 8.4 different documents, and 50 random others hold the document
+draws out of PubMedQA a peer holds 8.3 different documents, and 50 random others hold the document
 that it asks for in 40% of the cases. Draws without repetition would make that 79%.)
 """
 
