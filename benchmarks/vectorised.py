@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from zerorag_p2p.config import RoutingConfig
-from zerorag_p2p.simulation import kernel
+from zerorag_p2p.simulation import arrays, kernel
 from zerorag_p2p.simulation.vectorised import VectorisedSimulation
 from zerorag_p2p.workloads.plan import make_plan
 from zerorag_p2p.workloads.scenario import Scenario
@@ -33,7 +33,7 @@ QUESTIONS = 4_000
 
 
 @njit
-def _fill(peers: kernel.Peers, queries: int, seed: int) -> None:
+def _fill(peers: arrays.Peers, queries: int, seed: int) -> None:
     np.random.seed(seed)
     count = len(peers.state)
     for peer in range(count):
@@ -43,7 +43,7 @@ def _fill(peers: kernel.Peers, queries: int, seed: int) -> None:
 
 @njit
 def _read_at_random(
-    tables: kernel.Similarities, entries: int, questions: int, seed: int
+    tables: arrays.Similarities, entries: int, questions: int, seed: int
 ) -> np.float32:
     """Read `entries` entries of the row of each question, wherever a generator says."""
     queries, documents = tables.remembered.shape[0], tables.advertised.shape[1]

@@ -18,7 +18,7 @@ from zerorag_p2p.config import RoutingConfig
 from zerorag_p2p.model import PeerId, Vector
 from zerorag_p2p.peer import read_result
 from zerorag_p2p.routing.walk import PeerReferral, ReturnedDocument, Walk
-from zerorag_p2p.simulation import events, kernel
+from zerorag_p2p.simulation import arrays, events
 from zerorag_p2p.simulation.events import Simulation
 from zerorag_p2p.simulation.vectorised import VectorisedSimulation
 from zerorag_p2p.wire.query import QueryResult
@@ -128,7 +128,7 @@ def test_both_simulators_take_the_same_decisions(
     hashes = np.array([*population.table.hashes, "nothing"])
 
     def named(names: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> list[str]:
-        chosen: list[str] = names[numbers[numbers != kernel.NOBODY]].tolist()
+        chosen: list[str] = names[numbers[numbers != arrays.NOBODY]].tolist()
         return chosen
 
     assert len(recorder.visited) == outcomes.rows["asked"].sum() > 0.7 * len(outcomes.rows)

@@ -11,17 +11,32 @@ last one freed first, because equal referral scores are told apart by them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from zerorag_p2p.simulation.arrays import (
+    NEIGHBORS,
+    NOBODY,
+    OWN_STATE,
+    Peers,
+    Rules,
+    Scratch,
+    Similarities,
+    World,
+)
 from zerorag_p2p.simulation.randomness import INCREMENT, MULTIPLIERS
 
 _INCREMENT = np.uint64(INCREMENT)
 _FIRST_MULTIPLIER = np.uint64(MULTIPLIERS[0])
 _SECOND_MULTIPLIER = np.uint64(MULTIPLIERS[1])
+
+_NEVER = np.float32(-np.inf)
+
+#: Documents of the exact answer that results are compared with.
+_EXACT = 5
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -35,250 +50,6 @@ def _compiled(function: _Function) -> _Function:
     # numba's annotations leave `_nrt` out.
     compiled: _Function = njit(cache=True, _nrt=False)(function)  # type: ignore[call-overload]
     return compiled
-
-
-NOBODY = -1
-_NEVER = np.float32(-np.inf)
-
-#: Documents of the exact answer that results are compared with.
-_EXACT = 5
-
-#: Where a walk starts (`routing.strategy.Start`).
-OWN_STATE, NEIGHBORS, ROSTER = 0, 1, 2
-
-
-class Rules(NamedTuple):
-    """What all peers do alike; numbers stand for the names in `config.RoutingConfig`."""
-
-    start: int
-    scored: bool
-    adaptive: bool
-    explores: bool
-    settles: bool
-    stops_at_target: bool
-    k: int
-    budget: int
-    fanout: int
-    referrals: int
-    patience: int
-    draws: int
-    longest_chain: int
-
-
-class Similarities(NamedTuple):
-    """Tables of similarities, a row a query.
-
-    Attributes:
-        advertised: float32 [queries, documents], with the vectors as advertised.
-        remembered: float32 [queries, queries].
-        exact: float64 [queries, documents], with the vectors as returned in results.
-        rank: int32 [queries, documents], position of a document in the order of `exact`.
-        order: int32 [queries, documents], the documents in that order.
-    """
-
-    advertised: NDArray[np.float32]
-    remembered: NDArray[np.float32]
-    exact: NDArray[np.float64]
-    rank: NDArray[np.int32]
-    order: NDArray[np.int32]
-
-
-#: What a peer is, has and counts.
-PEER = np.dtype(
-    [
-        ("up", np.int32),
-        ("id_order", np.int32),  # position among all peers by the text of their ids
-        ("neighbor_count", np.int32),
-        ("memory_count", np.int32),
-        ("memory_oldest", np.int32),  # row of the oldest remembered query
-        ("table_count", np.int32),  # numbers handed out so far
-        ("free_count", np.int32),  # of these, to be handed out again
-        ("unused", np.int32),  # makes it 32 bytes, half a cache line
-    ]
-)
-
-#: A question.
-QUESTION = np.dtype(
-    [
-        ("stream", np.uint64),  # state in which its random numbers begin
-        ("place", np.int32),  # of the workload, whose peer asks
-        ("query", np.int32),
-        ("document", np.int32),  # the answer
-    ],
-    align=True,
-)
-
-#: What became of a question.
-OUTCOME = np.dtype(
-    [
-        ("asked", np.int32),
-        ("holders", np.int32),  # other peers that hold the document
-        ("requests_to_target", np.int32),  # 0 without a hit
-        ("recall_at_1", np.int32),
-        ("recall_at_5", np.float32),  # nan where not measured
-        ("contacts", np.int32),
-        ("replies", np.int32),
-        ("failures", np.int32),  # contacts given up before the target was found
-        ("documents", np.int32),  # in all replies
-        ("referrals", np.int32),  # in all replies
-        ("new_neighbor", np.int32),  # or NOBODY
-        ("advertised", np.int32),  # documents in the new neighbour's advertisement
-        ("fetched", np.int32),
-    ]
-)
-
-#: The question under way.
-WALK = np.dtype(
-    [
-        ("random", np.uint64),  # state of its random numbers
-        ("question", np.int32),
-        ("querier", np.int32),
-        ("query", np.int32),
-        ("document", np.int32),
-        ("candidates", np.int32),
-        ("open", np.int32),  # candidates that were not asked yet
-        ("scored", np.int32),  # candidates that ever had a score
-        ("drawn", np.int32),  # members drawn to explore, or NOBODY
-        ("found", np.int32),  # documents in the result
-        ("visited", np.int32),
-        ("unchanged", np.int32),  # contacts since the result changed last
-        ("to_target", np.int32),  # contacts up to the target, or 0
-        ("over", np.int32),
-    ],
-    align=True,
-)
-
-#: A peer that the walk knows of.
-CANDIDATE = np.dtype(
-    [
-        ("peer", np.int32),
-        ("open", np.int32),  # not asked yet
-        ("score", np.float32),
-        ("scored", np.int32),  # how many had a score before this one had, or NOBODY
-        ("advertised", np.float32),  # its best advertised evidence
-        ("document", np.int32),  # of which document that is
-    ]
-)
-
-#: What a peer that was asked says in favour of another one.
-REFERRAL = np.dtype(
-    [
-        ("number", np.int32),
-        ("score", np.float32),
-        ("advertised", np.float32),
-        ("document", np.int32),
-    ]
-)
-
-#: When a peer was last a candidate, and which one.
-SEEN = np.dtype([("question", np.int32), ("candidate", np.int32)])
-
-#: A document of the result and who returned it first.
-FOUND = np.dtype([("document", np.int32), ("holder", np.int32)])
-
-Records = NDArray[np.void]
-
-
-class Peers(NamedTuple):
-    """State of every peer, a row each.
-
-    Attributes:
-        at_place: int32 [places], the peer that fills a place of the workload.
-        state: `PEER` [n].
-        held: int32 [n, 1 + most documents], how many documents it holds, then these, in the order
-            they came.
-        chain: int8 [n, introduced documents], statements in the attribution of a held copy.
-        neighbors: int32 [n, neighbour limit], oldest first.
-        neighbor_number: int16 [n, neighbour limit], the number of a neighbour whose advertisement
-            is held, else `NOBODY`.
-        memory_query: int32 [n, memory limit], remembered queries, a ring.
-        memory_number: int16 [n, memory limit], the numbers of who asked them.
-        table: int32 [n, numbers], the peer that a number stands for.
-        references: int16 [n, numbers], how often a number is used.
-        free: int16 [n, numbers], numbers to be handed out again, the last one first.
-        holders: int32 [documents], peers that are up and hold a document.
-    """
-
-    at_place: NDArray[np.int32]
-    state: Records
-    held: NDArray[np.int32]
-    chain: NDArray[np.int8]
-    neighbors: NDArray[np.int32]
-    neighbor_number: NDArray[np.int16]
-    memory_query: NDArray[np.int32]
-    memory_number: NDArray[np.int16]
-    table: NDArray[np.int32]
-    references: NDArray[np.int16]
-    free: NDArray[np.int16]
-    holders: NDArray[np.int32]
-
-
-class Questions(NamedTuple):
-    """The questions.
-
-    Attributes:
-        rows: `QUESTION` [n].
-        introduced: int32 [documents], number of a document among those introduced later, else
-            `NOBODY`.
-    """
-
-    rows: Records
-    introduced: NDArray[np.int32]
-
-
-class Outcomes(NamedTuple):
-    """What became of the questions, a row each; arrays of width 0 are not wanted.
-
-    Attributes:
-        rows: `OUTCOME` [n].
-        visited: int32 [n, budget or 0], whom the question went to.
-        referred: int32 [n, budget * referrals or 0], who was referred to, contact by contact.
-        found: int32 [n, k or 0], the documents of the result.
-    """
-
-    rows: Records
-    visited: NDArray[np.int32]
-    referred: NDArray[np.int32]
-    found: NDArray[np.int32]
-
-
-class Scratch(NamedTuple):
-    """Memory that walks use one after the other.
-
-    Attributes:
-        walk: `WALK` [1].
-        candidates: `CANDIDATE` [candidates].
-        seen: `SEEN` [peers].
-        asked: int32 [fanout], candidates of the round under way.
-        drawn: int32 [draws], peers drawn to explore.
-        order: int32 [draws or neighbour limit], peers put in order.
-        result: `FOUND` [k], the result so far, best first.
-        best: float32 [numbers], best score of a number at the peer that is asked.
-        referrals: `REFERRAL` [referrals], its referrals, best first.
-        reply: int32 [k], its documents, best first.
-    """
-
-    walk: Records
-    candidates: Records
-    seen: Records
-    asked: NDArray[np.int32]
-    drawn: NDArray[np.int32]
-    order: NDArray[np.int32]
-    result: Records
-    best: NDArray[np.float32]
-    referrals: Records
-    reply: NDArray[np.int32]
-
-
-class World(NamedTuple):
-    """Everything a walk reads and changes."""
-
-    rules: Rules
-    similarities: Similarities
-    peers: Peers
-    questions: Questions
-    outcomes: Outcomes
-    scratch: Scratch
 
 
 # Random numbers (`simulation.randomness.SplitMix`).

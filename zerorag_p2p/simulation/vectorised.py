@@ -29,7 +29,7 @@ from zerorag_p2p.routing.strategy import (
     stop_when_settled,
     strategy_from,
 )
-from zerorag_p2p.simulation import kernel
+from zerorag_p2p.simulation import arrays, kernel
 from zerorag_p2p.simulation.pool import VectorPool
 from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw, stream_starts
 from zerorag_p2p.wire.codes import decode_codes, encode_codes
@@ -50,9 +50,9 @@ _CHUNK: Final = 20_000
 MAX_QUERIES: Final = 30_000
 
 _STARTS: Final = {
-    Start.OWN_STATE_FIRST: kernel.OWN_STATE,
-    Start.PAPER: kernel.NEIGHBORS,
-    Start.ROSTER: kernel.ROSTER,
+    Start.OWN_STATE_FIRST: arrays.OWN_STATE,
+    Start.PAPER: arrays.NEIGHBORS,
+    Start.ROSTER: arrays.ROSTER,
 }
 
 
@@ -121,16 +121,16 @@ class VectorisedSimulation:
         self._neighbor_draws = SplitMix(scenario.seed, NEIGHBOR_STREAM)
         self.outcomes = _make_outcomes(plan.workload, self._rules, traced=traced)
         events = plan.workload.events
-        introduced = np.full(len(plan.workload.documents), kernel.NOBODY, dtype=np.int32)
+        introduced = np.full(len(plan.workload.documents), arrays.NOBODY, dtype=np.int32)
         introduced[self._introduced] = np.arange(len(self._introduced))
-        rows = np.zeros(len(events), dtype=kernel.QUESTION)
+        rows = np.zeros(len(events), dtype=arrays.QUESTION)
         rows["stream"] = stream_starts(scenario.seed, len(events))
         rows["place"] = events.peers
         rows["query"] = events.queries
         rows["document"] = events.documents
-        self._questions = kernel.Questions(rows=rows, introduced=introduced)
+        self._questions = arrays.Questions(rows=rows, introduced=introduced)
         self.similarities = similarity_tables(plan.workload, scenario.routing.advertisement_bits)
-        self._world = kernel.World(
+        self._world = arrays.World(
             rules=self._rules,
             similarities=self.similarities,
             peers=self.peers,
@@ -191,9 +191,9 @@ class VectorisedSimulation:
         self._steps.sort(key=lambda step: (step.before, not isinstance(step, _Detection)))
 
     def _detect(self, crashed: Sequence[int]) -> None:
-        departed = np.full(len(self.peers.state), kernel.NOBODY, dtype=np.int32)
+        departed = np.full(len(self.peers.state), arrays.NOBODY, dtype=np.int32)
         departed[list(crashed)] = np.arange(len(crashed))
-        self._set_members([peer for peer in self._members if departed[peer] == kernel.NOBODY])
+        self._set_members([peer for peer in self._members if departed[peer] == arrays.NOBODY])
         gone = np.zeros(self.peers.table.shape[1], dtype=np.int32)
         kept = np.zeros((2, self.peers.memory_query.shape[1]), dtype=np.int32)
         kernel.forget_departed(self.peers, departed, gone, kept)
@@ -243,7 +243,7 @@ class VectorisedSimulation:
         rows = self.outcomes.rows
         asked = np.flatnonzero(rows["asked"])
         rows = rows[asked]
-        adopted = rows["new_neighbor"] != kernel.NOBODY
+        adopted = rows["new_neighbor"] != arrays.NOBODY
         routing = self._scenario.routing
         sizes = QuerySizes.measure(
             self._workload.fingerprint, k=routing.k, bits=routing.advertisement_bits
@@ -272,7 +272,7 @@ class VectorisedSimulation:
         )
 
 
-def similarity_tables(workload: Workload, bits: int) -> kernel.Similarities:
+def similarity_tables(workload: Workload, bits: int) -> arrays.Similarities:
     """Every similarity that a simulation reads.
 
     Args:
@@ -301,7 +301,7 @@ def similarity_tables(workload: Workload, bits: int) -> kernel.Similarities:
     order = np.argsort(-exact, axis=1, kind="stable").astype(np.int32)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(len(vectors), dtype=np.int32)[None], axis=1)
-    return kernel.Similarities(
+    return arrays.Similarities(
         advertised=products[:, documents],
         remembered=products[:, numbers],
         exact=exact,
@@ -310,7 +310,7 @@ def similarity_tables(workload: Workload, bits: int) -> kernel.Similarities:
     )
 
 
-def _rules(scenario: Scenario) -> kernel.Rules:
+def _rules(scenario: Scenario) -> arrays.Rules:
     routing, network = scenario.routing, scenario.network
     if network.loss:
         raise UsageError("the vectorised simulator loses no messages: set network.loss to 0")
@@ -325,7 +325,7 @@ def _rules(scenario: Scenario) -> kernel.Rules:
     )
     if not known:
         raise UsageError("the vectorised simulator does not know this routing algorithm")
-    return kernel.Rules(
+    return arrays.Rules(
         start=_STARTS[strategy.start],
         scored=strategy.score is score_by_best,
         adaptive=strategy.choose_neighbor is choose_by_best_document,
@@ -344,7 +344,7 @@ def _rules(scenario: Scenario) -> kernel.Rules:
 
 def _make_peers(
     scenario: Scenario, plan: Plan, newcomers: int, id_order: Sequence[int] | None
-) -> kernel.Peers:
+) -> arrays.Peers:
     workload, routing = plan.workload, scenario.routing
     places = len(workload.holdings)
     count = places + newcomers
@@ -362,9 +362,9 @@ def _make_peers(
         )
     # Zeros are pages that the system hands out when they are first written to, which most of them
     # never are.
-    peers = kernel.Peers(
+    peers = arrays.Peers(
         at_place=np.arange(places, dtype=np.int32),
-        state=np.zeros(count, dtype=kernel.PEER),
+        state=np.zeros(count, dtype=arrays.PEER),
         held=np.zeros((count, 1 + most), dtype=np.int32),
         chain=np.zeros((count, len(plan.introduced)), dtype=np.int8),
         neighbors=np.zeros((count, routing.neighbor_limit), dtype=np.int32),
@@ -382,22 +382,22 @@ def _make_peers(
     return peers
 
 
-def _take_holdings(peers: kernel.Peers, peer: int, documents: Sequence[int]) -> None:
+def _take_holdings(peers: arrays.Peers, peer: int, documents: Sequence[int]) -> None:
     peers.state[peer]["up"] = 1
     peers.held[peer, 0] = len(documents)
     peers.held[peer, 1 : 1 + len(documents)] = documents
     peers.holders[list(documents)] += 1
 
 
-def _make_outcomes(workload: Workload, rules: kernel.Rules, *, traced: bool) -> kernel.Outcomes:
+def _make_outcomes(workload: Workload, rules: arrays.Rules, *, traced: bool) -> arrays.Outcomes:
     count = len(workload.events)
 
     def trace(width: int) -> NDArray[np.int32]:
-        return np.full((count, width if traced else 0), kernel.NOBODY, dtype=np.int32)
+        return np.full((count, width if traced else 0), arrays.NOBODY, dtype=np.int32)
 
-    rows = np.zeros(count, dtype=kernel.OUTCOME)
-    rows["new_neighbor"] = kernel.NOBODY
-    return kernel.Outcomes(
+    rows = np.zeros(count, dtype=arrays.OUTCOME)
+    rows["new_neighbor"] = arrays.NOBODY
+    return arrays.Outcomes(
         rows=rows,
         visited=trace(rules.budget),
         referred=trace(rules.budget * rules.referrals),
@@ -405,22 +405,22 @@ def _make_outcomes(workload: Workload, rules: kernel.Rules, *, traced: bool) -> 
     )
 
 
-def _make_scratch(peers: kernel.Peers, rules: kernel.Rules) -> kernel.Scratch:
+def _make_scratch(peers: arrays.Peers, rules: arrays.Rules) -> arrays.Scratch:
     count = len(peers.state)
     candidates = min(
         count, peers.neighbors.shape[1] + rules.draws + (rules.budget + 1) * rules.referrals
     )
-    seen = np.zeros(count, dtype=kernel.SEEN)
-    seen["question"] = kernel.NOBODY
-    return kernel.Scratch(
-        walk=np.zeros(1, dtype=kernel.WALK),
-        candidates=np.zeros(candidates, dtype=kernel.CANDIDATE),
+    seen = np.zeros(count, dtype=arrays.SEEN)
+    seen["question"] = arrays.NOBODY
+    return arrays.Scratch(
+        walk=np.zeros(1, dtype=arrays.WALK),
+        candidates=np.zeros(candidates, dtype=arrays.CANDIDATE),
         seen=seen,
         asked=np.zeros(rules.fanout, dtype=np.int32),
         drawn=np.zeros(rules.draws, dtype=np.int32),
         order=np.zeros(max(rules.draws, peers.neighbors.shape[1]), dtype=np.int32),
-        result=np.zeros(rules.k, dtype=kernel.FOUND),
+        result=np.zeros(rules.k, dtype=arrays.FOUND),
         best=np.zeros(peers.table.shape[1], dtype=np.float32),
-        referrals=np.zeros(rules.referrals, dtype=kernel.REFERRAL),
+        referrals=np.zeros(rules.referrals, dtype=arrays.REFERRAL),
         reply=np.zeros(rules.k, dtype=np.int32),
     )
