@@ -17,6 +17,7 @@ from zerorag_p2p.membership.events import (
     ContactFailed,
     ContactSucceeded,
     Effect,
+    Event,
     JudgeObject,
     JudgeRoster,
     LearnRecord,
@@ -98,13 +99,21 @@ class Setup:
         return self.tell(records=(record(peer, sequence),), updates=(update,))
 
     def bury(self, peer: Identity) -> list[Effect]:
-        """Have `peer` accused, and let its time pass with the timers in between."""
+        """Have `peer` accused, and let its time pass while nobody answers us."""
         self.suspect(peer)
         for seconds in range(0, 60, 2):
-            effects = self.membership.handle(TimerFired(), NOW + seconds)
+            effects = self.unanswered(TimerFired(), NOW + seconds)
             if NoteDied(peer.peer_id, 1) in effects:
                 return effects
         raise AssertionError("it never died")
+
+    def unanswered(self, event: Event, now: float) -> list[Effect]:
+        """What an event leads to if every request that it leads to fails."""
+        effects = self.membership.handle(event, now)
+        for effect in effects:
+            if isinstance(effect, Send):
+                effects += self.unanswered(RequestFailed(effect.peer, effect.request), now)
+        return effects
 
 
 def only(effects: list[Effect], kind: type[Kind]) -> Kind:
@@ -231,6 +240,29 @@ def test_an_accused_peer_has_its_time_then_dies_and_comes_back_only_anew() -> No
     effects = setup.exchange(record(BOB, 2), sender=ALICE, now=late)
     assert NoteRecovered(BOB.peer_id) in effects
     assert BOB.peer_id in setup.view()
+
+
+@pytest.mark.parametrize("reached_by", ["us", "a helper"])
+def test_a_suspect_that_can_be_reached_is_never_buried(reached_by: str) -> None:
+    setup = Setup()
+    setup.exchange(record(BOB), record(CAROL))
+    assert NoteSuspected(BOB.peer_id, 1) in setup.suspect(BOB)
+
+    def answered(send: Send) -> Event:
+        if isinstance(send.request, Exchange):
+            return ReplyReceived(send.peer, send.request, Exchange(()))
+        to_bob = isinstance(send.request, Ping) and send.peer == BOB.peer_id
+        if to_bob and reached_by != "us":
+            return RequestFailed(send.peer, send.request)
+        return ReplyReceived(send.peer, send.request, Ack(News()))
+
+    for seconds in range(0, 200, 2):
+        effects = setup.membership.handle(TimerFired(), NOW + seconds)
+        for effect in effects:
+            if isinstance(effect, Send):
+                effects += setup.membership.handle(answered(effect), NOW + seconds)
+        assert NoteDied(BOB.peer_id, 1) not in effects
+    assert setup.membership.state(BOB.peer_id) is PeerState.SUSPECT, "it has not refuted"
 
 
 def test_word_of_a_death_is_but_an_accusation() -> None:

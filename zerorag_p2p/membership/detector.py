@@ -3,12 +3,12 @@
 After SWIM (Das et al., DSN 2002) with the local health of memberlist (Lifeguard, Dadgar et al.,
 2018). Every ping interval one watched peer is pinged. If it does not answer, helpers are asked to
 ping it; if none of them gets through either, it is suspected. A suspect that shows no record with a
-higher incarnation in time is dead.
+higher incarnation in time is pinged one last time, and is dead if neither we nor helpers reach it.
 
                   ping and helpers fail, or an accusation is heard
         alive  ------------------------------------------------->  suspect
           ^  ^                                                       |  |
-          |  +---------------- record with a higher incarnation ----+  | time is over
+          |  +---------------- record with a higher incarnation ----+  | last ping fails
           |                                                             v
           +------------------- record with a higher incarnation ----  dead
 
@@ -16,7 +16,9 @@ What differs from SWIM, because here are organisations and not machines of one c
 
 - The incarnation is the sequence of the peer's signed record. Only the peer can refute, and only
   with a signature; an accusation counts only against the newest record we hold.
-- A rumour never kills. Whatever another peer says, a peer has the full time to refute it here.
+- A rumour never kills. Whatever another peer says, a peer has the full time to refute it here, and
+  whoever would bury it pings it first: a refutation that got lost on its way to a single peer would
+  otherwise cost a live one.
 - A peer is watched where it matters: in the view, which is a changing random sample, or among the
   neighbours. Everybody is in some views, so everybody is pinged about once an interval, and
   accusations reach those who do not watch.
@@ -77,11 +79,17 @@ Step: TypeAlias = PingPeer | AskHelper | NoteSuspected | NoteRecovered | NoteDie
 
 @dataclass(slots=True)
 class _Doubt:
-    """Why a peer is not simply alive. `deadline` is when a suspect is dead, unix seconds."""
+    """Why a peer is not simply alive.
+
+    Attributes:
+        deadline: When a suspect is pinged for the last time, unix seconds.
+        last_call: Whether that is under way.
+    """
 
     state: PeerState
     incarnation: int
     deadline: float
+    last_call: bool = False
     pinged_at: float = -math.inf
 
 
@@ -157,11 +165,11 @@ class FailureDetector:
     # Time.
 
     def on_timer(self, now: float) -> list[Step]:
-        """Bury suspects whose time is over, and ping when it is time to."""
+        """Ping suspects whose time is over for the last time, and others when it is time to."""
         interval = self._settings.ping_interval_s * self.health.factor
         if now - self._next_ping > interval:
             self._forgive(now)
-        steps: list[Step] = list(self._bury(now))
+        steps: list[Step] = list(self._call_for_the_last_time(now))
         if now < self._next_ping:
             return steps
         self._next_ping = now + interval
@@ -176,16 +184,18 @@ class FailureDetector:
             if doubt.state is PeerState.SUSPECT:
                 self._set_deadline(peer, doubt, now)
 
-    def _bury(self, now: float) -> list[NoteDied]:
-        died = []
+    def _call_for_the_last_time(self, now: float) -> list[PingPeer]:
+        pings = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, peer = heapq.heappop(self._deadlines)
             doubt = self._doubts.get(peer)
             if doubt is None or doubt.state is PeerState.DEAD or doubt.deadline != deadline:
                 continue
-            doubt.state = PeerState.DEAD
-            died.append(NoteDied(peer, doubt.incarnation))
-        return died
+            doubt.last_call = True
+            doubt.deadline = math.inf
+            if peer not in self._probes:
+                pings.append(self._ping(peer, now))
+        return pings
 
     def _next_in_turn(self) -> PeerId | None:
         watched = self._watched()
@@ -223,6 +233,7 @@ class FailureDetector:
         if reached:
             del self._probes[peer]
             self.health.adjust(-1)
+            self._spare(peer, now)
             return []
         return self._ask_helpers(peer, now)
 
@@ -251,6 +262,7 @@ class FailureDetector:
         if outcome is Help.REACHED:
             del self._probes[target]
             self.health.adjust(-1)
+            self._spare(target, now)
             return []
         # A helper that is silent as well speaks against our own connection.
         probe.silent += outcome is Help.SILENT
@@ -261,10 +273,23 @@ class FailureDetector:
 
     def _conclude(self, peer: PeerId, now: float) -> list[Step]:
         del self._probes[peer]
+        doubt = self._doubts.get(peer)
+        if doubt is not None:
+            if not doubt.last_call:
+                return []
+            doubt.state = PeerState.DEAD
+            doubt.last_call = False
+            return [NoteDied(peer, doubt.incarnation)]
         incarnation = self._incarnation_of(peer)
-        if incarnation is None or peer in self._doubts:
+        if incarnation is None:
             return []
         return [self._suspect(peer, incarnation, now)]
+
+    def _spare(self, peer: PeerId, now: float) -> None:
+        """A peer that was called for the last time was reached: its time starts again."""
+        doubt = self._doubts.get(peer)
+        if doubt is not None and doubt.last_call:
+            self._set_deadline(peer, doubt, now)
 
     # Evidence from elsewhere.
 
@@ -294,6 +319,7 @@ class FailureDetector:
         doubt = self._doubts.get(peer)
         if doubt is None:
             return []
+        self._spare(peer, now)
         # A busy peer answers often: once an interval is enough.
         interval = self._settings.ping_interval_s
         if (
@@ -316,5 +342,6 @@ class FailureDetector:
         return NoteSuspected(peer, incarnation)
 
     def _set_deadline(self, peer: PeerId, doubt: _Doubt, now: float) -> None:
+        doubt.last_call = False
         doubt.deadline = now + self.suspicion_timeout_s()
         heapq.heappush(self._deadlines, (doubt.deadline, peer))
