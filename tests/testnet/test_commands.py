@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from zerorag_p2p.experiments.store import decode_result
+
 PEERS = 6
 TIMEOUT_S = 60.0
 
@@ -164,6 +166,6 @@ def test_scenarios_are_listed_and_run(terminal: Terminal, tmp_path: Path) -> Non
     result = json.loads(terminal.run(*run, "--json", "--out", str(tmp_path)).stdout)
     assert result["metrics"]["queries"] > 0
     assert result["command"] == "zerorag testnet run churn --peers 12 --draws 4 --seeds 1"
-    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert decode_result((tmp_path / "result.json").read_text()) == result
     assert (tmp_path / "figure.png").stat().st_size > 1_000
     assert "there is no scenario" in terminal.run("run", "nonsense", code=2).stderr

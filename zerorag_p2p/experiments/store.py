@@ -48,7 +48,7 @@ def load_result(results: Path, name: str) -> Json:
     experiment = find_experiment(name)
     path = results / experiment.name / RESULT
     try:
-        result: Json = _unpacked(json.loads(path.read_text(encoding="utf-8")))
+        result = decode_result(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}): run `zerorag experiment run {name}` first, or name "
@@ -81,6 +81,16 @@ def encode_result(result: Json) -> str:
         else:
             lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def decode_result(text: str) -> Json:
+    """Read what `encode_result` returned.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    result: Json = _unpacked(json.loads(text))
+    return result
 
 
 def _packed(value: Any) -> Any:
