@@ -56,22 +56,6 @@ _STARTS: Final = {
 }
 
 
-def run_vectorised(
-    scenario: Scenario, plan: Plan, on_progress: OnProgress | None = None
-) -> OutcomeTable:
-    """Run a scenario once.
-
-    Args:
-        scenario: Algorithm, seed and timeline.
-        plan: What `make_plan` made of the scenario and its workload.
-        on_progress: Called with the number of questions that are over, and of all.
-
-    Raises:
-        UsageError: The scenario needs what this simulator does not have.
-    """
-    return VectorisedSimulation(scenario, plan).run(on_progress)
-
-
 @dataclass(frozen=True, slots=True)
 class _Detection:
     """Everybody learns that these peers are gone, before the question of this number."""
@@ -116,8 +100,7 @@ class VectorisedSimulation:
         newcomers = sum(isinstance(step, ReplacePeer) for step in plan.steps)
         self.peers = _make_peers(scenario, plan, newcomers, id_order)
         self._count = len(plan.workload.holdings)
-        self._members = list(range(self._count))
-        self._member_array = np.arange(self._count, dtype=np.int32)
+        self._members = np.arange(self._count, dtype=np.int32)
         self._neighbor_draws = SplitMix(scenario.seed, NEIGHBOR_STREAM)
         self.outcomes = _make_outcomes(plan.workload, self._rules, traced=traced)
         events = plan.workload.events
@@ -158,7 +141,7 @@ class VectorisedSimulation:
 
     def ask(self, first: int, end: int) -> None:
         """Ask the questions from `first` to before `end`, whatever the timeline says."""
-        kernel.ask_all(self._world, self._member_array, first, end)
+        kernel.ask_all(self._world, self._members, first, end)
 
     # The timeline.
 
@@ -193,7 +176,7 @@ class VectorisedSimulation:
     def _detect(self, crashed: Sequence[int]) -> None:
         departed = np.full(len(self.peers.state), arrays.NOBODY, dtype=np.int32)
         departed[list(crashed)] = np.arange(len(crashed))
-        self._set_members([peer for peer in self._members if departed[peer] == arrays.NOBODY])
+        self._members = self._members[departed[self._members] == arrays.NOBODY]
         gone = np.zeros(self.peers.table.shape[1], dtype=np.int32)
         kept = np.zeros((2, self.peers.memory_query.shape[1]), dtype=np.int32)
         kernel.forget_departed(self.peers, departed, gone, kept)
@@ -206,7 +189,7 @@ class VectorisedSimulation:
         self._count += 1
         _take_holdings(self.peers, newcomer, self._workload.holdings[place])
         self.peers.at_place[place] = newcomer
-        self._set_members([*self._members, newcomer])
+        self._members = np.append(self._members, np.int32(newcomer))
         self._find_neighbors([newcomer])
 
     def _introduce(self, documents: Iterable[int], owners: Iterable[int]) -> None:
@@ -218,10 +201,6 @@ class VectorisedSimulation:
                     kernel.hold(self.peers, owner, document)
                     self.peers.chain[owner, number] = 1
 
-    def _set_members(self, members: list[int]) -> None:
-        self._members = members
-        self._member_array = np.array(members, dtype=np.int32)
-
     def _find_neighbors(self, peers: Iterable[int]) -> None:
         """While a peer has few neighbours, random members become its neighbours."""
         wanted, limit = self._scenario.routing.initial_neighbors, self.peers.neighbors.shape[1]
@@ -232,7 +211,8 @@ class VectorisedSimulation:
             if missing <= 0:
                 continue
             known = {peer, *self.peers.neighbors[peer, :count].tolist()}
-            drawn = draw(self._members, missing + count + 1, self._neighbor_draws)
+            positions = draw(range(len(self._members)), missing + count + 1, self._neighbor_draws)
+            drawn = self._members[positions].tolist()
             new = [other for other in drawn if other not in known][:missing]
             pairs += [(peer, other) for other in new[-limit:]]
         kernel.add_neighbors(self.peers, np.array(pairs, dtype=np.int32).reshape(-1, 2))
