@@ -86,6 +86,8 @@ REVOCATION_LIMIT: Final = 2 << 10
 WITHDRAWAL_LIMIT: Final = 2 << 10
 #: All advertisements of a gossip message together; a larger one is fetched from its owner.
 GOSSIP_ADVERTISEMENT_BYTES: Final = 256 << 10
+#: Advertisements that an asker may name as known: all that it may hold, or did not keep.
+MAX_KNOWN_ADVERTISEMENTS: Final = 16_384
 
 # Limits of a node's own network. Peers need not share them.
 
@@ -141,17 +143,31 @@ class RoutingConfig:
     """How queries find their way. Each function is chosen by name (docs/routing.md).
 
     Attributes:
-        routing: Preset that names the five functions below; "paper" is the published algorithm.
+        routing: Preset that names the functions below; "paper" is the published algorithm.
         start: "own-state-first" or "paper" (from the neighbours, unscored).
         evidence: How the evidence of a referral becomes a frontier score.
+        referral: Whom a peer refers to: the "best-peers" by any evidence, or for each of the
+            "best-documents" advertised a peer that has it.
+        order: Who is asked next: the "best-peer", or who has most of the "wanted-documents".
         neighbor_choice: Which peer becomes the new neighbour.
         exploration: Who is asked when the frontier runs dry: "roster" or "none".
-        stopping: "budget", or "settled" (stop when the evidence says that nothing better is left).
+        stopping: "budget", or stop when the evidence says that nothing better is left: "settled"
+            by best scores, "nothing-wanted" document by document.
+        referral_limit: Most referrals of a peer that is asked; with "best-documents", documents.
+        memory_referral_limit: Most referrals by query memory that come on top of these documents;
+            without a value none.
+        sketch_limit: Most advertisements of other peers than neighbours that are kept; without a
+            value none with "paper", 200 with "complete".
+        sketch_bytes: Most bytes of these advertisements.
+        patience: Contacts in a row that have to bring nothing before evidence stops a walk; without
+            a value 3 with "paper", 1 with "complete".
     """
 
     routing: str = "paper"
     start: str | None = None
     evidence: str | None = None
+    referral: str | None = None
+    order: str | None = None
     neighbor_choice: str | None = None
     exploration: str | None = None
     stopping: str | None = None
@@ -159,6 +175,9 @@ class RoutingConfig:
     contact_budget: int = 50  # paper, section 4.1.2
     fanout: int = 1  # paper, section 3.3
     referral_limit: int = 10  # guess; the paper gives no r
+    memory_referral_limit: int | None = None
+    sketch_limit: int | None = None
+    sketch_bytes: int = 16 << 20  # guess; 1,000 peers of 40 vectors of 768 dimensions
     initial_neighbors: int = 5  # guess; the paper says "several random peers"
     neighbor_limit: int = 50  # paper, section 4.5 (50 to 75)
     memory_limit: int = 1_000  # paper, section 4.5
@@ -166,7 +185,7 @@ class RoutingConfig:
     advertisement_limit: int = 30  # guess; equals the paper's documents a peer
     advertisement_lifetime_s: float = 86_400.0  # guess; an owner that is gone is forgotten then
     advertisement_bits: int = 4  # measured: 0.1 point of recall@5 lost, 8x smaller
-    patience: int = 3  # guess; contacts without a change before "settled" stops
+    patience: int | None = None
 
     @classmethod
     def from_table(cls, table: dict[str, Any]) -> RoutingConfig:
@@ -227,6 +246,12 @@ class MembershipConfig:
         rumour_limit: Rumours of one kind that wait to be passed on.
         health_limit: Timeouts and ping intervals grow up to this factor while our own messages
             seem to get lost.
+        sketch_exchange_bytes: Bytes of advertisements of others that one request is answered with;
+            a single one may be longer.
+        sketch_pause_s: While they bring nothing new, requests for advertisements of others are
+            made less and less often, down to one in this time.
+        sketch_declined_limit: Advertisements of others that were not kept and are remembered, so
+            that nobody sends them again.
     """
 
     view_size: int = 24  # measured (docs/membership.md): in-degrees like a random graph's
@@ -247,6 +272,9 @@ class MembershipConfig:
     retransmit_multiplier: int = 4  # memberlist: RetransmitMult
     rumour_limit: int = 4_096  # guess
     health_limit: int = 8  # memberlist: AwarenessMaxMultiplier
+    sketch_exchange_bytes: int = 64 << 10  # guess; five owners of 30 vectors of 768 dimensions
+    sketch_pause_s: float = 640.0  # guess; seven times twice the interval of a round
+    sketch_declined_limit: int = 1_024  # guess; 4 kB of each request at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +375,10 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "routing.initial_neighbors": (0, 1_000),
     "routing.advertisement_lifetime_s": (60, 30 * 86_400),
     "routing.advertisement_limit": (0, MAX_ADVERTISED),
-    "routing.patience": (1, MAX_BUDGET),
+    "routing.patience": (0, MAX_BUDGET),
+    "routing.memory_referral_limit": (0, MAX_REFERRALS),
+    "routing.sketch_limit": (0, MAX_ROSTER_MEMBERS),
+    "routing.sketch_bytes": (0, 1 << 40),
     "network.dial_timeout_s": (0.05, 300),
     "network.request_timeout_s": (0.05, 300),
     "network.query_timeout_s": (0.05, 3_600),
@@ -378,6 +409,9 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "membership.retransmit_multiplier": (1, 100),
     "membership.rumour_limit": (64, 100_000),
     "membership.health_limit": (1, 100),
+    "membership.sketch_exchange_bytes": (1, GOSSIP_ADVERTISEMENT_BYTES),
+    "membership.sketch_pause_s": (0.05, 86_400),
+    "membership.sketch_declined_limit": (0, 4_096),
 }
 
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {
@@ -391,7 +425,7 @@ def _check_ranges(config: NodeConfig) -> None:
     for name, (low, high) in _RANGES.items():
         table, key = name.split(".")
         value = getattr(getattr(config, table), key)
-        if not low <= value <= high:
+        if value is not None and not low <= value <= high:
             raise ConfigError(f"setting {name!r} has to be from {low:g} to {high:g}, got {value}")
     for name, allowed in _CHOICES.items():
         table, key = name.split(".")

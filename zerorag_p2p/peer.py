@@ -8,10 +8,11 @@ and in a node.
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -30,18 +31,14 @@ from zerorag_p2p.model import (
 from zerorag_p2p.policy.decision import AccessRequest, Act, decide
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement, summarise
+from zerorag_p2p.routing.evidence import Advertised, PeerReferral
 from zerorag_p2p.routing.memory import RoutedQueryMemory
 from zerorag_p2p.routing.neighbors import NeighborView
 from zerorag_p2p.routing.peers import PeerTable
+from zerorag_p2p.routing.referrals import Preference, refer_to_few, refer_to_holders
 from zerorag_p2p.routing.rows import MakeRows, MatrixRows
-from zerorag_p2p.routing.strategy import Start, Strategy, strategy_from
-from zerorag_p2p.routing.walk import (
-    Advertised,
-    PeerReferral,
-    ReturnedDocument,
-    Walk,
-    float_score,
-)
+from zerorag_p2p.routing.strategy import Referring, Start, Strategy, strategy_from
+from zerorag_p2p.routing.walk import ReturnedDocument, Walk, float_score
 from zerorag_p2p.wire.query import (
     AdvertisedEvidence,
     QueryRequest,
@@ -50,6 +47,9 @@ from zerorag_p2p.wire.query import (
     ResultDocument,
 )
 from zerorag_p2p.wire.refusal import Refusal
+
+#: Documents advertised to the querier that its walk starts from, for each that it wants.
+KNOWN_PER_WANTED: Final = 4
 
 
 class DocumentFacts(Protocol):
@@ -126,6 +126,8 @@ class Peer:
         record_of: The signed record through which a peer can be dialled, if known; peers without
             one are not referred to.
         make_rows: Where the vectors of advertisements and of remembered queries are kept.
+        preference: Tells peers apart that would do equally well; without it every peer has a
+            preference of its own, so that load is spread.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Peer:
         dimension: int,
         record_of: Callable[[PeerId], bytes | None],
         make_rows: MakeRows = MatrixRows,
+        preference: Preference | None = None,
     ) -> None:
         self.peer_id = peer_id
         self.strategy: Strategy = strategy_from(settings)
@@ -147,6 +150,8 @@ class Peer:
         self._peers = PeerTable()
         self.advertisements = AdvertisementStore(dimension, self._peers, make_rows)
         self.memory = RoutedQueryMemory(settings.memory_limit, dimension, self._peers, make_rows)
+        self._sketches: dict[PeerId, None] = {}
+        self._preference = preference or self._hashed
         self._corpus = corpus
         self._settings = settings
         self._record_of = record_of
@@ -165,7 +170,7 @@ class Peer:
                 f"({self.dimension} dimensions)",
             )
         documents = self._search(request, requester)
-        referrals = self._refer(request.embedding, requester.peer, now)
+        referrals = self._refer(request, requester.peer, now)
         if request.remember_until is not None and request.remember_until > now:
             lifetime = now + self._settings.memory_lifetime_s
             expires_at = min(float(request.remember_until), lifetime)
@@ -208,20 +213,62 @@ class Peer:
                 attribution=document.attribution,
             )
             for document in found
+            if request.above is None or document.score > request.above
         ]
 
-    def _refer(self, embedding: Vector, requester: PeerId, now: float) -> list[Referral]:
+    def _refer(self, request: QueryRequest, requester: PeerId, now: float) -> list[Referral]:
         referrals = []
-        for referral in self._best_referrals(embedding, excluded=requester, now=now):
+        for referral in self._referrals_for(request, requester, now):
             record = self._record_of(referral.peer)
             if record is None:
                 continue
-            advertised = referral.advertised
-            evidence = None
-            if advertised is not None:
-                evidence = AdvertisedEvidence(advertised.score, advertised.document)
+            evidence = tuple(
+                AdvertisedEvidence(item.score, item.document, item.error)
+                for item in referral.advertised
+            )
             referrals.append(Referral(referral.peer, record, evidence, referral.remembered))
         return referrals
+
+    def _referrals_for(
+        self, request: QueryRequest, requester: PeerId, now: float
+    ) -> list[PeerReferral]:
+        if self.strategy.referring is Referring.BEST_PEERS:
+            return self._best_referrals(request.embedding, excluded=requester, now=now)
+        self.advertisements.expire(now)
+        documents = self.advertisements.best_documents(
+            request.embedding,
+            self._settings.referral_limit,
+            have=frozenset(request.have),
+            above=NEVER_COMPARED if request.above is None else request.above,
+            excluded=(requester, self.peer_id),
+        )
+        referrals = refer_to_few(documents, self._preference)
+        return referrals + self._by_memory(request.embedding, referrals, requester, now)
+
+    def _by_memory(
+        self, embedding: Vector, known: Sequence[PeerReferral], requester: PeerId, now: float
+    ) -> list[PeerReferral]:
+        """The best peers by query memory alone, that are not among the `known`."""
+        limit = self.strategy.memory_referral_limit
+        if limit == 0:
+            return []
+        self.memory.expire(now)
+        scores = np.full(len(self._peers), NEVER_COMPARED, dtype=np.float32)
+        self.memory.score_peers(embedding, scores)
+        for peer in (requester, self.peer_id, *(referral.peer for referral in known)):
+            number = self._peers.number(peer)
+            if number is not None:
+                scores[number] = NEVER_COMPARED
+        best = [
+            (float(scores[number]), self._peers.peer(number))
+            for number in np.flatnonzero(scores > NEVER_COMPARED).tolist()
+        ]
+        best.sort(key=lambda item: (-item[0], self._preference(item[1])))
+        return [PeerReferral(peer, remembered=score) for score, peer in best[:limit]]
+
+    def _hashed(self, peer: PeerId) -> float:
+        digest = hashlib.sha256(f"{self.peer_id} {peer}".encode()).digest()
+        return float(int.from_bytes(digest[:6], "big"))
 
     def _best_referrals(
         self, embedding: Vector, *, excluded: PeerId, now: float
@@ -244,11 +291,9 @@ class Peer:
         referrals = []
         for number in order[best[order] > NEVER_COMPARED].tolist():
             peer = self._peers.peer(number)
-            score = float(advertised[number])
-            evidence = None
-            if score > NEVER_COMPARED:
-                document = self.advertisements.best_document(peer, similarities)
-                evidence = Advertised(score, document)
+            evidence: tuple[Advertised, ...] = ()
+            if advertised[number] > NEVER_COMPARED:
+                evidence = (self.advertisements.best_of(peer, similarities),)
             memory = float(remembered[number])
             referrals.append(
                 PeerReferral(
@@ -279,8 +324,9 @@ class Peer:
             k=k or self._settings.k,
             budget=budget or self._settings.contact_budget,
             fanout=fanout or self._settings.fanout,
-            patience=self._settings.patience,
+            patience=(strategy or self.strategy).patience,
             strategy=strategy or self.strategy,
+            preference=self._preference,
             roster=roster,
             randomness=randomness,
         )
@@ -289,6 +335,13 @@ class Peer:
 
     def _first_candidates(self, walk: Walk, embedding: Vector, now: float) -> list[PeerReferral]:
         match walk.strategy.start:
+            case Start.OWN_STATE_FIRST if walk.strategy.referring is Referring.BEST_DOCUMENTS:
+                self.advertisements.expire(now)
+                documents = self.advertisements.best_documents(
+                    embedding, KNOWN_PER_WANTED * walk.k, excluded=(self.peer_id,)
+                )
+                referrals = refer_to_holders(documents, self._preference)
+                return referrals + self._by_memory(embedding, referrals, self.peer_id, now)
             case Start.OWN_STATE_FIRST:
                 return self._best_referrals(embedding, excluded=self.peer_id, now=now)
             case Start.PAPER:
@@ -311,19 +364,48 @@ class Peer:
     def add_neighbor(self, peer: PeerId, now: float) -> PeerId | None:
         """Make `peer` a neighbour; the one it pushed out, whose advertisement is dropped."""
         evicted = self.neighbors.add(peer, now)
-        if evicted is not None:
+        if evicted is not None and evicted not in self._sketches:
             self.advertisements.remove(evicted)
         return evicted
 
     def on_advertisement(self, advertisement: HeldAdvertisement) -> bool:
-        """Keep what a neighbour advertises; False if it is no neighbour or nothing new."""
-        if advertisement.owner not in self.neighbors:
+        """Keep what a neighbour or sketched peer advertises; False if nobody's or nothing new."""
+        if advertisement.owner not in self.neighbors and advertisement.owner not in self._sketches:
             return False
         return self.advertisements.put(advertisement)
+
+    # Advertisements of peers that are no neighbours.
+
+    @property
+    def sketch_limit(self) -> int:
+        """Most sketches that the routing algorithm makes use of."""
+        return self.strategy.sketch_limit
+
+    @property
+    def sketches(self) -> Collection[PeerId]:
+        """Peers whose advertisements are kept though they need not be neighbours."""
+        return self._sketches.keys()
+
+    def keep_sketch(self, advertisement: HeldAdvertisement) -> bool:
+        """Keep what a peer advertises, neighbour or not; False if nothing new.
+
+        Whoever calls this sees to it that there are not more than `sketch_limit`.
+        """
+        if advertisement.owner == self.peer_id:
+            return False
+        self._sketches[advertisement.owner] = None
+        return self.advertisements.put(advertisement)
+
+    def drop_sketch(self, owner: PeerId) -> None:
+        """Let go of what a peer advertises, unless it is a neighbour."""
+        self._sketches.pop(owner, None)
+        if owner not in self.neighbors:
+            self.advertisements.remove(owner)
 
     def on_departed(self, peer: PeerId) -> None:
         """Forget a peer that left: neighbour, advertisement and remembered queries."""
         self.neighbors.remove(peer)
+        self._sketches.pop(peer, None)
         self.advertisements.remove(peer)
         self.memory.remove(peer)
 
@@ -368,7 +450,8 @@ def read_result(
     ]
     referrals = []
     for referral in result.referrals:
-        evidence = referral.advertised
-        advertised = None if evidence is None else Advertised(evidence.score, evidence.document)
+        advertised = tuple(
+            Advertised(item.score, item.document, item.error) for item in referral.advertised
+        )
         referrals.append(PeerReferral(referral.peer, advertised, referral.remembered))
     return documents, referrals

@@ -106,9 +106,43 @@ class RoutingState(RuleBasedStateMachine):
             assert np.isclose(remembered[number], max(asked, default=-np.inf), atol=1e-6)
             assert np.isclose(advertised[number], max(shown, default=-np.inf), atol=1e-6)
             if shown:
-                prefix = self.adverts.best_document(peer, similarities)
+                best = self.adverts.best_of(peer, similarities)
                 assert held is not None
-                assert prefix == held.documents[int(np.argmax(shown))]
+                assert best.document == held.documents[int(np.argmax(shown))]
+
+    @invariant()
+    def documents_come_best_first_each_with_all_who_advertise_it(self) -> None:
+        query = vectors(7, 1)[0]
+        shown = {
+            (document, peer): float(row @ query)
+            for peer, held in self.advertised.items()
+            for document, row in zip(held.documents, held.vectors, strict=True)
+            if document is not None
+        }
+        owners: dict[HashPrefix, set[PeerId]] = {}
+        for document, peer in shown:
+            owners.setdefault(document, set()).add(peer)
+        have = {HashPrefix(f"{7:016x}")}
+        for limit, above, excluded in ((3, -np.inf, ()), (60, 0.2, ("p0",))):
+            found = self.adverts.best_documents(
+                query, limit, have=have, above=above, excluded=excluded
+            )
+            wanted = {
+                document: {peer for peer in peers if peer not in excluded}
+                for document, peers in owners.items()
+                if document not in have
+            }
+            scores = {
+                document: max(shown[document, peer] for peer in peers)
+                for document, peers in wanted.items()
+                if peers
+            }
+            promising = sorted((score for score in scores.values() if score > above), reverse=True)
+            assert np.allclose([item.advertised.score for item in found], promising[:limit])
+            for item in found:
+                assert item.advertised.document is not None
+                assert item.advertised.error < 1e-3
+                assert set(item.owners) <= wanted[item.advertised.document]
 
 
 TestRoutingState = RoutingState.TestCase

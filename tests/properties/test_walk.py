@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerorag_p2p.config import RoutingConfig
-from zerorag_p2p.model import ContentHash, HashPrefix, PeerId
+from zerorag_p2p.model import ContentHash, HashPrefix, PeerId, hash_prefix
+from zerorag_p2p.routing.evidence import Advertised, PeerReferral
 from zerorag_p2p.routing.strategy import strategy_from
 from zerorag_p2p.routing.walk import (
-    Advertised,
     Contact,
     Finished,
-    PeerReferral,
     ReturnedDocument,
     Waiting,
     Walk,
@@ -35,7 +34,11 @@ class World:
 
 
 def document(number: int, score: float) -> ReturnedDocument:
-    return ReturnedDocument(ContentHash(f"{number:064x}"), score)
+    return ReturnedDocument(ContentHash(f"{number:016x}".ljust(64, "0")), score)
+
+
+def prefix_of(number: int) -> HashPrefix:
+    return hash_prefix(document(number, 0.0).content_hash)
 
 
 @st.composite
@@ -45,6 +48,12 @@ def worlds(draw: st.DrawFn) -> World:
     # One score a document, as every holder transmits the same embedding.
     scores = draw(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.8]), min_size=8, max_size=8))
     grade = st.one_of(st.none(), st.sampled_from([-0.5, 0.0, 0.4, 0.4, 0.9]))
+    advertised = st.dictionaries(st.integers(0, 7), st.sampled_from([0.0, 0.05]), max_size=3).map(
+        lambda items: tuple(
+            Advertised(scores[number] + error, prefix_of(number), error)
+            for number, error in items.items()
+        )
+    )
     documents, referrals = {}, {}
     for peer in peers:
         held = draw(st.lists(st.integers(0, 7), max_size=4, unique=True))
@@ -53,11 +62,7 @@ def worlds(draw: st.DrawFn) -> World:
         referrals[peer] = [
             PeerReferral(
                 other,
-                advertised=(
-                    None
-                    if (score := draw(grade)) is None
-                    else Advertised(score, HashPrefix("0" * 16))
-                ),
+                advertised=draw(advertised),
                 remembered=draw(grade),
             )
             for other in to
@@ -126,22 +131,27 @@ CASES = {
 }
 
 
-@given(**CASES, stopping=st.sampled_from(["budget", "settled"]))
+ALGORITHMS = st.sampled_from(
+    [{}, {"stopping": "settled"}, {"routing": "complete"}, {"order": "wanted-documents"}]
+)
+
+
+@given(**CASES, choices=ALGORITHMS)
 def test_budget_fanout_and_visits_are_kept(
-    world: World, k: int, budget: int, fanout: int, seed: int, stopping: str
+    world: World, k: int, budget: int, fanout: int, seed: int, choices: dict[str, str]
 ) -> None:
-    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed, stopping=stopping)
+    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed, **choices)
     assert len(result.contacted) == len(set(result.contacted)) <= budget
     assert result.most_in_flight <= fanout
     assert ME not in result.contacted
     assert [step.peer for step in result.walk.steps] == result.contacted
 
 
-@given(**CASES)
+@given(**CASES, choices=ALGORITHMS)
 def test_results_are_the_true_top_k_of_what_came_back(
-    world: World, k: int, budget: int, fanout: int, seed: int
+    world: World, k: int, budget: int, fanout: int, seed: int, choices: dict[str, str]
 ) -> None:
-    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed)
+    result = run(world, k=k, budget=budget, fanout=fanout, seed=seed, **choices)
     answered = [peer for peer in result.contacted if peer not in world.failing | world.late]
     returned = {
         item.content_hash: item.score for peer in answered for item in world.documents[peer]
@@ -159,6 +169,85 @@ def test_results_are_the_true_top_k_of_what_came_back(
         }
         assert set(item.holders) <= holders
         assert len(item.holders) == len(set(item.holders)) > 0
+
+
+@given(**CASES)
+def test_a_complete_walk_finds_all_that_is_advertised(
+    world: World, k: int, budget: int, fanout: int, seed: int
+) -> None:
+    del budget
+    walk = Walk(
+        querier=ME,
+        k=k,
+        budget=len(world.documents),
+        fanout=fanout,
+        patience=0,
+        strategy=strategy_from(RoutingConfig(routing="complete", exploration="none")),
+        randomness=random.Random(seed),
+    )
+    walk.start_from(
+        PeerReferral(
+            peer,
+            tuple(
+                Advertised(item.score, hash_prefix(item.content_hash), 0.01) for item in documents
+            ),
+        )
+        for peer, documents in world.documents.items()
+        if documents
+    )
+    silent = {peer for peer in world.failing if seed % 2}
+    while not isinstance(action := walk.next(), Finished):
+        assert isinstance(action, Contact | Waiting)
+        if isinstance(action, Contact):
+            if action.peer in silent:  # it answers that it holds nothing
+                walk.on_reply(action.peer, [], [])
+                continue
+            useful = [
+                item
+                for item in world.documents[action.peer]
+                if (action.above is None or item.score > action.above)
+                and hash_prefix(item.content_hash) not in action.have
+            ]
+            walk.on_reply(action.peer, sorted(useful, key=lambda item: -item.score)[:k], [])
+    held = {
+        item.content_hash: item.score
+        for peer, documents in world.documents.items()
+        if peer not in silent
+        for item in documents
+    }
+    assert [item.score for item in walk.results()] == sorted(held.values(), reverse=True)[:k]
+
+
+def test_a_complete_walk_asks_few_peers_and_says_what_it_has() -> None:
+    walk = Walk(
+        querier=ME,
+        k=2,
+        budget=10,
+        patience=0,
+        strategy=strategy_from(RoutingConfig(routing="complete")),
+        randomness=random.Random(0),
+        preference={"a": 1.0, "b": 0.0, "c": 2.0}.__getitem__,
+    )
+    one, two, three = (document(number, 0.9 - number / 10) for number in range(3))
+    first, second, third = (
+        Advertised(item.score, hash_prefix(item.content_hash), 0.01) for item in (one, two, three)
+    )
+    walk.start_from(
+        [
+            PeerReferral(PeerId("a"), (first,)),
+            PeerReferral(PeerId("b"), (first, third)),
+            PeerReferral(PeerId("c"), (second, third)),
+        ]
+    )
+    # "third" is not wanted: "first" and "second" are sure to be better.
+    assert walk.next() == Contact(PeerId("b"), 9)
+    walk.on_reply(PeerId("b"), [one, three], [])
+    above = three.score
+    have = (hash_prefix(one.content_hash), hash_prefix(three.content_hash))
+    assert walk.next() == Contact(PeerId("c"), 8, have, above)
+    walk.on_reply(PeerId("c"), [two], [])
+    assert isinstance(walk.next(), Finished)
+    assert [item.document for item in walk.results()] == [one, two]
 
 
 @given(**CASES)
@@ -203,9 +292,9 @@ def test_the_best_evidence_goes_first_and_ties_to_the_earliest() -> None:
     prefix = HashPrefix("0" * 16)
     walk.start_from(
         [
-            PeerReferral(PeerId("a"), Advertised(0.5, prefix), 0.1),
-            PeerReferral(PeerId("b"), None, 0.9),
-            PeerReferral(PeerId("c"), Advertised(0.5, prefix)),
+            PeerReferral(PeerId("a"), (Advertised(0.5, prefix),), 0.1),
+            PeerReferral(PeerId("b"), (), 0.9),
+            PeerReferral(PeerId("c"), (Advertised(0.5, prefix),)),
             PeerReferral(PeerId("d")),
         ]
     )
@@ -256,7 +345,7 @@ def test_settled_waits_for_an_advertisement_that_promises_more() -> None:
     held, promised = document(1, 0.5), HashPrefix("f" * 16)
     walk.start_from([PeerReferral(PeerId(name), remembered=0.9) for name in "abcd"])
     assert isinstance(walk.next(), Contact)
-    walk.on_reply(PeerId("a"), [held], [PeerReferral(PeerId("x"), Advertised(0.6, promised))])
+    walk.on_reply(PeerId("a"), [held], [PeerReferral(PeerId("x"), (Advertised(0.6, promised),))])
     assert isinstance(walk.next(), Contact)
     walk.on_reply(PeerId("b"), [], [])
     action = walk.next()

@@ -195,6 +195,7 @@ def test_query(request: QueryRequest) -> None:
     received = decode_query(data, dimension=12)
     assert received.embedding.tobytes() == request.embedding.tobytes()
     assert received.have == request.have
+    assert received.above == request.above
     assert received.remember_until == request.remember_until
     assert encode_query(received) == data
 
@@ -210,9 +211,14 @@ referrals = st.builds(
     Referral,
     peers,
     st.binary(min_size=1, max_size=99),
-    st.builds(AdvertisedEvidence, scores, st.none() | prefixes),
+    st.lists(
+        st.builds(AdvertisedEvidence, scores, st.none() | prefixes, st.floats(0, 1)),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda item: item.document,
+    ).map(tuple),
     st.none() | scores,
-) | st.builds(Referral, peers, st.binary(min_size=1, max_size=99), st.none(), scores)
+) | st.builds(Referral, peers, st.binary(min_size=1, max_size=99), st.just(()), scores)
 
 
 @given(

@@ -31,6 +31,12 @@ from zerorag_p2p.workloads.synthetic import synthetic_workload
 TIMELESS = NetworkModel(latency_ms=0, jitter_ms=0, queries_per_s=0, detection_s=0, refresh_s=0)
 
 PAPER = {"start": "paper", "exploration": "none"}
+COMPLETE = {
+    "routing": "complete",
+    "contact_budget": 12,
+    "sketch_limit": 30,
+    "memory_referral_limit": 3,
+}
 CHURN = (Crash(at=0.4, share=0.5), Replace(at=0.4, until=0.9))
 NEW_TOPIC = (Introduce(at=0.4, owners=2),)
 
@@ -115,6 +121,26 @@ CASES: list[dict[str, Any]] = [
         "stop_at_target": False,
     },
     {"routing": {"routing": "random", "contact_budget": 10}, "seed": 11},
+    {"routing": {"routing": "complete"}, "seed": 12, "stop_at_target": False},
+    {"routing": {**COMPLETE, "sketch_limit": 0}, "seed": 13, "stop_at_target": False},
+    {"routing": {**COMPLETE, "sketch_limit": 25}, "seed": 14, "timeline": CHURN},
+    {"routing": {**COMPLETE, "sketch_limit": 25}, "seed": 15, "timeline": NEW_TOPIC},
+    {"routing": {**COMPLETE, "fanout": 4, "patience": 2}, "seed": 16, "rounds": True},
+    {
+        "routing": {**COMPLETE, "referral": "best-peers", "memory_limit": 20, "sketch_limit": 0},
+        "seed": 17,
+        "stop_at_target": False,
+    },
+    {
+        "routing": {**COMPLETE, "order": "best-peer", "stopping": "settled", "patience": 4},
+        "seed": 18,
+        "stop_at_target": False,
+    },
+    {
+        "routing": {**COMPLETE, "neighbor_choice": "best-document", "advertisement_bits": 1},
+        "seed": 19,
+        "stop_at_target": False,
+    },
 ]
 
 

@@ -172,8 +172,8 @@ def test_referrals_keep_the_two_kinds_of_evidence_apart() -> None:
     answer = ask(peer, request(unit(1, 1, 0)))
     (referral,) = [item for item in answer.referrals if item.peer == CAROL]
     assert referral.record == b"record of carol"
-    assert referral.advertised is not None
-    assert referral.advertised.score == pytest.approx(0.7071, abs=1e-4)
+    [advertised] = referral.advertised
+    assert advertised.score == pytest.approx(0.7071, abs=1e-4)
     assert referral.remembered == pytest.approx(0.7071, abs=1e-4)
 
 

@@ -354,7 +354,7 @@ def referral(**fields: Any) -> dict[str, Any]:
     return {
         "peer": BOB.peer_id,
         "record": RECORD,
-        "advertised": {"score": 0.75, "document": OTHER_HASH[:8]},
+        "advertised": [{"score": 0.75, "document": OTHER_HASH[:8], "error": 0.03125}],
         "remembered": 0.5,
     } | fields
 
@@ -365,7 +365,7 @@ def result(**fields: Any) -> dict[str, Any]:
 
 def query_valid() -> list[dict[str, Any]]:
     requests = {
-        "question": query(**{"remember-until": NOW + 86_400}, have=[OTHER_HASH[:8]]),
+        "question": query(**{"remember-until": NOW + 86_400}, have=[OTHER_HASH[:8]], above=0.25),
         "not to be remembered, nothing found yet": query(),
         "float16": query(embedding=encode_embedding(QUESTION, Encoding.FLOAT16)),
         "float32": query(embedding=encode_embedding(QUESTION, Encoding.FLOAT32)),
@@ -391,8 +391,19 @@ def query_valid() -> list[dict[str, Any]]:
         ),
         "a centroid, and memory only": result(
             referrals=[
-                without(referral(advertised={"score": -1.0}), "remembered"),
+                without(referral(advertised=[{"score": -1.0}]), "remembered"),
                 without(referral(peer=CAROL.peer_id), "advertised"),
+            ]
+        ),
+        "several documents of one peer": result(
+            referrals=[
+                referral(
+                    advertised=[
+                        {"score": 0.75, "document": OTHER_HASH[:8], "error": 0.03125},
+                        {"score": 0.5, "document": HASH[:8]},
+                        {"score": 0.5},
+                    ]
+                )
             ]
         ),
         "refused: denied": refusal(code="denied", reason="no rule allows HRESCH"),
@@ -444,6 +455,8 @@ def query_invalid() -> list[dict[str, Any]]:
         "fingerprint as text": (query(fingerprint=TINY.digest()), "not a byte string"),
         "remembered until a fraction": (query(**{"remember-until": 1.5}), "not an integer"),
         "empty have": (query(have=[]), "has 0 items"),
+        "above 1": (query(above=1.5), "between -1.0 and 1.0"),
+        "above an integer": (query(above=0), "not a float"),
         "short hash prefix": (query(have=[bytes(7)]), "8 to 8 bytes"),
         "hash prefix twice": (query(have=[bytes(8)] * 2), "lists something twice"),
         "257 hash prefixes": (
@@ -475,8 +488,21 @@ def query_invalid() -> list[dict[str, Any]]:
         "not a peer id": (result(referrals=[referral(peer="bob")]), "not an Ed25519 peer id"),
         "no peer record": (result(referrals=[without(referral(), "record")]), "is missing"),
         "evidence without a score": (
-            result(referrals=[referral(advertised={"document": bytes(8)})]),
+            result(referrals=[referral(advertised=[{"document": bytes(8)}])]),
             "'score' is missing",
+        ),
+        "no advertised document": (result(referrals=[referral(advertised=[])]), "has 0 items"),
+        "33 advertised documents": (
+            result(referrals=[referral(advertised=[{"score": 0.5}] * 33)]),
+            "has 33 items",
+        ),
+        "advertised document twice": (
+            result(referrals=[referral(advertised=[{"score": 0.5, "document": bytes(8)}] * 2)]),
+            "lists something twice",
+        ),
+        "negative error": (
+            result(referrals=[referral(advertised=[{"score": 0.5, "error": -0.5}])]),
+            "between 0.0 and 1.0",
         ),
         "a question for a reply": (query(), "'type' is not 'result' or 'refusal'"),
     }

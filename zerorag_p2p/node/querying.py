@@ -37,12 +37,12 @@ from zerorag_p2p.node.reports import (
     QueryReport,
 )
 from zerorag_p2p.peer import Peer, read_result
+from zerorag_p2p.routing.evidence import PeerReferral
 from zerorag_p2p.routing.strategy import Strategy
 from zerorag_p2p.routing.walk import (
     Contact,
     Finished,
     FoundDocument,
-    PeerReferral,
     ReturnedDocument,
     Step,
     Waiting,
@@ -202,10 +202,10 @@ class Querier:
         async with trio.open_nursery() as nursery:
             while True:
                 match walk.next():
-                    case Contact(peer, budget_left):
+                    case Contact(peer, budget_left) as contact:
                         self._progress(running, "contact", peer)
                         running.narration.contact(walk.visited[peer], budget_left)
-                        nursery.start_soon(self._contact, running, peer, budget_left, send)
+                        nursery.start_soon(self._contact, running, contact, send)
                     case Waiting():
                         self._take_in(running, await receive.receive())
                     case Finished():
@@ -214,13 +214,12 @@ class Querier:
     async def _contact(
         self,
         running: _Running,
-        peer: PeerId,
-        budget_left: int,
+        contact: Contact,
         send: trio.MemorySendChannel[_Ended],
     ) -> None:
         settings = running.settings
         remember_until = None
-        if settings.remember:
+        if settings.remember and self._peer.strategy.uses_memory:
             remember_until = int(self._clock() + self._settings.memory_lifetime_s)
 
         def request(deadline_ms: int) -> QueryRequest:
@@ -228,24 +227,26 @@ class Querier:
                 embedding=settings.embedding,
                 fingerprint=self._peer.fingerprint,
                 k=settings.k,
-                budget_left=budget_left,
+                budget_left=contact.budget_left,
                 deadline_ms=deadline_ms,
                 purpose=settings.purpose,
                 user=settings.user,
                 audit=running.audit,
                 view=settings.view,
                 remember_until=remember_until,
+                have=contact.have,
+                above=contact.above,
             )
 
         began = trio.current_time()
         reply = await self._exchanges.query(
-            peer,
+            contact.peer,
             request,
             dimension=self._peer.dimension,
             timeout_s=(running.walk_deadline - began) * _CONTACT_SHARE,
             traffic=running.traffic,
         )
-        await send.send(_Ended(peer, reply, (trio.current_time() - began) * 1000))
+        await send.send(_Ended(contact.peer, reply, (trio.current_time() - began) * 1000))
 
     def _take_in(self, running: _Running, ended: _Ended) -> None:
         walk, peer = running.walk, ended.peer

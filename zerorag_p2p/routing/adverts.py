@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zerorag_p2p.model import HashPrefix, PeerId, Vector
+from zerorag_p2p.model import NEVER_COMPARED, HashPrefix, PeerId, Score, Vector
+from zerorag_p2p.routing.evidence import ERROR_MARGIN, Advertised
 from zerorag_p2p.routing.peers import PeerTable
 from zerorag_p2p.routing.rows import MakeRows, MatrixRows
+from zerorag_p2p.wire.codes import score_errors
 
 _FIRST_ROWS = 64
 _KMEANS_ROUNDS = 10
@@ -39,6 +41,14 @@ class HeldAdvertisement:
     signed: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class AdvertisedDocument:
+    """A document, or a cluster of one owner, with all known peers that advertise it."""
+
+    advertised: Advertised
+    owners: tuple[PeerId, ...]
+
+
 class AdvertisementStore:
     """Advertisements by owner, their vectors the rows of one matrix for scoring."""
 
@@ -47,6 +57,7 @@ class AdvertisementStore:
         self._by_owner: dict[PeerId, HeldAdvertisement] = {}
         self._rows = make_rows(dimension)
         self._owners: NDArray[np.intp] = np.zeros(_FIRST_ROWS, dtype=np.intp)
+        self._errors: Vector = np.zeros(_FIRST_ROWS, dtype=np.float32)
         self._documents: list[HashPrefix | None] = []
         # The rows of one owner lie together, and stay so when others are removed.
         self._first_rows: dict[PeerId, int] = {}
@@ -79,6 +90,7 @@ class AdvertisementStore:
         if end > start:
             self._rows.write(start, advertisement.vectors)
             self._owners[start:end] = self._peers.acquire(advertisement.owner, end - start)
+            self._errors[start:end] = score_errors(advertisement.vectors)
         self._documents.extend(advertisement.documents)
         return True
 
@@ -92,7 +104,8 @@ class AdvertisementStore:
         if count:
             size = len(self._documents)
             self._rows.move(first, np.arange(first + count, size))
-            self._owners[first : size - count] = self._owners[first + count : size]
+            for column in (self._owners, self._errors):
+                column[first : size - count] = column[first + count : size]
             del self._documents[first : first + count]
             for other, row in self._first_rows.items():
                 if row > first:
@@ -120,18 +133,67 @@ class AdvertisementStore:
         np.maximum.at(scores, self._owners[:size], similarities)
         return similarities
 
-    def best_document(self, owner: PeerId, similarities: NDArray[np.float32]) -> HashPrefix | None:
-        """Prefix of the document of `owner` with the largest similarity; None for a centroid."""
+    def best_of(self, owner: PeerId, similarities: NDArray[np.float32]) -> Advertised:
+        """What `owner` advertises with the largest of the `similarities`."""
         first = self._first_rows[owner]
         count = len(self._by_owner[owner].documents)
-        return self._documents[first + int(np.argmax(similarities[first : first + count]))]
+        return self._advertised(
+            first + int(np.argmax(similarities[first : first + count])), similarities
+        )
+
+    def best_documents(
+        self,
+        embedding: Vector,
+        limit: int,
+        *,
+        have: Container[HashPrefix] = (),
+        above: Score = NEVER_COMPARED,
+        excluded: Container[PeerId] = (),
+    ) -> list[AdvertisedDocument]:
+        """The advertised documents that promise most, best first, each with all who advertise it.
+
+        Args:
+            embedding: The query.
+            limit: Most documents.
+            have: Documents that are of no use.
+            above: What a score, within its margin of error, has to exceed.
+            excluded: Peers whose advertisements do not count.
+        """
+        size = len(self._documents)
+        similarities = self._rows.dot(embedding, size)
+        rows = np.arange(size)
+        if above > NEVER_COMPARED:
+            reach = similarities.astype(np.float64) + ERROR_MARGIN * self._errors[:size]
+            rows = np.flatnonzero(reach > above)
+        rows = rows[np.argsort(-similarities[rows], kind="stable")]
+        found: dict[HashPrefix | PeerId, tuple[int, list[PeerId]]] = {}
+        for row in rows.tolist():
+            owner = self._peers.peer(int(self._owners[row]))
+            document = self._documents[row]
+            if owner in excluded or (document is not None and document in have):
+                continue
+            key = owner if document is None else document
+            if key in found:
+                found[key][1].append(owner)
+            elif len(found) == limit:
+                break  # copies of a document have the same code, so that they lie together
+            else:
+                found[key] = (row, [owner])
+        return [
+            AdvertisedDocument(self._advertised(row, similarities), tuple(owners))
+            for row, owners in found.values()
+        ]
+
+    def _advertised(self, row: int, similarities: NDArray[np.float32]) -> Advertised:
+        return Advertised(float(similarities[row]), self._documents[row], float(self._errors[row]))
 
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._owners):
             return
-        owners = np.zeros(max(rows, 2 * len(self._owners)), dtype=np.intp)
-        owners[: len(self._documents)] = self._owners[: len(self._documents)]
-        self._owners = owners
+        size, capacity = len(self._documents), max(rows, 2 * len(self._owners))
+        owners, errors = np.zeros(capacity, dtype=np.intp), np.zeros(capacity, dtype=np.float32)
+        owners[:size], errors[:size] = self._owners[:size], self._errors[:size]
+        self._owners, self._errors = owners, errors
 
 
 def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Vector:

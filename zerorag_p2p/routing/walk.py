@@ -18,9 +18,9 @@ The five choices that distinguish routing algorithms are functions in `routing.s
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -33,35 +33,36 @@ from zerorag_p2p.model import (
     Vector,
     hash_prefix,
 )
+from zerorag_p2p.routing.evidence import DOUBT, Advertised, PeerReferral
+from zerorag_p2p.routing.referrals import Preference
 from zerorag_p2p.routing.strategy import Strategy
 
-
-@dataclass(frozen=True, slots=True)
-class Advertised:
-    """Evidence that a peer holds a document: its advertisement's similarity with the query."""
-
-    score: Score
-    document: HashPrefix | None
-
-
-@dataclass(frozen=True, slots=True)
-class PeerReferral:
-    """What is known in favour of asking `peer`; the two kinds of evidence stay apart."""
-
-    peer: PeerId
-    advertised: Advertised | None = None
-    remembered: Score | None = None
+#: Wanted documents that are looked at at a time.
+MAX_WANTED: Final = 24
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A peer in the frontier, with the best evidence so far and its frontier score."""
+    """A peer in the frontier, with the best evidence so far and its frontier score.
+
+    Attributes:
+        peer: The peer.
+        order: Grows from candidate to candidate.
+        score: Frontier score.
+        advertised: What it advertises, by document; a cluster of documents by the peer.
+        remembered: Best score of a query that it once asked.
+    """
 
     peer: PeerId
     order: int
     score: Score = NEVER_COMPARED
-    advertised: Advertised | None = None
+    advertised: dict[HashPrefix | PeerId, Advertised] = field(default_factory=dict)
     remembered: Score | None = None
+
+    @property
+    def best_advertised(self) -> Score:
+        """The largest score of what it advertises."""
+        return max((item.score for item in self.advertised.values()), default=NEVER_COMPARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +112,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Send the query to `peer`; `budget_left` counts the contacts that remain after it."""
+    """Send the query to `peer`.
+
+    Attributes:
+        peer: Whom to ask.
+        budget_left: Contacts that remain after this one.
+        have: Documents that it need not return or refer to.
+        above: What the score of a document has to exceed to be of use, if anything.
+    """
 
     peer: PeerId
     budget_left: int
+    have: tuple[HashPrefix, ...] = ()
+    above: Score | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +155,12 @@ class Walk:
         strategy: The functions that make up the routing algorithm.
         roster: Peers that exploration may add, in any order.
         randomness: Order of exploration.
+        preference: Tells peers apart that would do equally well.
+        steps: What was done so far.
+        visited: Everybody asked so far.
+        frontier: Everybody to be asked, perhaps.
+        unchanged: Contacts since the result changed last.
+        known: Documents that the querier's own state knows to be advertised.
     """
 
     querier: PeerId
@@ -155,13 +171,17 @@ class Walk:
     fanout: int = 1
     patience: int = 3
     roster: Sequence[PeerId] = ()
+    preference: Preference = hash
     steps: list[Step] = field(default_factory=list)
     visited: dict[PeerId, Step] = field(default_factory=dict)
     frontier: dict[PeerId, Candidate] = field(default_factory=dict)
     unchanged: int = 0
+    known: set[HashPrefix | PeerId] = field(default_factory=set)
     _found: dict[ContentHash, FoundDocument] = field(default_factory=dict)
     _best: dict[PeerId, Score] = field(default_factory=dict)
-    _in_flight: set[PeerId] = field(default_factory=set)
+    _in_flight: dict[PeerId, Candidate] = field(default_factory=dict)
+    # Documents that were returned, or turned out not to be good enough.
+    _settled: set[HashPrefix | PeerId] = field(default_factory=set)
     _finished: Finished | None = None
     _explored: bool = False
     _order: int = 0
@@ -170,6 +190,8 @@ class Walk:
         """Put the first candidates into the frontier, from the querier's own state."""
         for referral in referrals:
             self._consider(referral)
+        for candidate in self.frontier.values():
+            self.known.update(candidate.advertised)
 
     def next(self) -> Action:
         """What to do now."""
@@ -183,13 +205,24 @@ class Walk:
                 return Waiting()
             self._finished = Finished(reason)
             return self._finished
-        candidate = max(self.frontier.values(), key=_rank)
+        candidate = self.strategy.choose_next(self)
+        if candidate is None:
+            return Waiting()
         del self.frontier[candidate.peer]
         step = Step(candidate.peer, candidate.score, self.strategy.describe(candidate))
         self.steps.append(step)
         self.visited[candidate.peer] = step
-        self._in_flight.add(candidate.peer)
-        return Contact(candidate.peer, self.budget - len(self.visited))
+        self._in_flight[candidate.peer] = candidate
+        budget_left = self.budget - len(self.visited)
+        if not self.strategy.tells_found:
+            return Contact(candidate.peer, budget_left)
+        worst = self.worst_score()
+        return Contact(
+            candidate.peer,
+            budget_left,
+            have=tuple(hash_prefix(content_hash) for content_hash in self._found),
+            above=None if worst == NEVER_COMPARED else worst,
+        )
 
     def on_reply(
         self,
@@ -198,14 +231,15 @@ class Walk:
         referrals: Sequence[PeerReferral],
     ) -> None:
         """Take in the answer of `peer`; without effect unless its request is in flight."""
-        if peer not in self._in_flight:
+        candidate = self._in_flight.pop(peer, None)
+        if candidate is None:
             return
-        self._in_flight.remove(peer)
         step = self.visited[peer]
         step.outcome = "answered"
         step.documents = len(documents)
         step.referrals = len(referrals)
         step.improved = self._merge(peer, documents)
+        self._settle(candidate, documents)
         self.unchanged = 0 if step.improved else self.unchanged + 1
         before = len(self.frontier)
         for referral in referrals:
@@ -214,9 +248,8 @@ class Walk:
 
     def on_failure(self, peer: PeerId, outcome: str) -> None:
         """Give up the request to `peer`, "timed out" for instance: no documents, no referrals."""
-        if peer not in self._in_flight:
+        if self._in_flight.pop(peer, None) is None:
             return
-        self._in_flight.remove(peer)
         self.visited[peer].outcome = outcome
         self.unchanged += 1
 
@@ -245,6 +278,35 @@ class Walk:
     def discard(self, content_hash: ContentHash) -> None:
         """Take a document that did not verify out of the results."""
         self._found.pop(content_hash, None)
+
+    def wanted(self) -> dict[HashPrefix | PeerId, Advertised]:
+        """Advertised documents that may belong into the result and that nobody was asked for yet.
+
+        The k-th best is compared with, of what was found by its score and of what is advertised by
+        the least that its score may be.
+        """
+        open_, coming = self._promises(self.frontier), self._promises(self._in_flight)
+        promised = sorted((open_ | coming).values(), key=lambda item: -item.score)[:MAX_WANTED]
+        sure = [found.score for found in self._found.values()]
+        sure += [item.floor for item in promised]
+        threshold = sorted(sure)[-self.k] if len(sure) >= self.k else NEVER_COMPARED
+        return {
+            key: item
+            for key, item in open_.items()
+            if key not in coming and item in promised and item.reach > threshold
+        }
+
+    def _promises(
+        self, candidates: Mapping[PeerId, Candidate]
+    ) -> dict[HashPrefix | PeerId, Advertised]:
+        """What is advertised and not settled, each by its best score."""
+        best: dict[HashPrefix | PeerId, Advertised] = {}
+        for candidate in candidates.values():
+            for key, item in candidate.advertised.items():
+                known = best.get(key)
+                if key not in self._settled and (known is None or item.score > known.score):
+                    best[key] = item
+        return best
 
     def best_referral(self) -> PeerId | None:
         """The peer with the best referral score, visited or not; ties go to the earliest."""
@@ -288,16 +350,28 @@ class Walk:
             self._order += 1
             candidate = self.frontier[peer] = Candidate(peer, self._order)
         candidate.score = max(candidate.score, score)
-        advertised = referral.advertised
-        if advertised is not None and (
-            candidate.advertised is None or advertised.score > candidate.advertised.score
-        ):
-            candidate.advertised = advertised
+        for item in referral.advertised:
+            key = peer if item.document is None else item.document
+            known = candidate.advertised.get(key)
+            if known is None or item.score > known.score:
+                candidate.advertised[key] = item
         remembered = referral.remembered
         if remembered is not None and (
             candidate.remembered is None or remembered > candidate.remembered
         ):
             candidate.remembered = remembered
+
+    def _settle(self, candidate: Candidate, documents: Sequence[ReturnedDocument]) -> None:
+        """Want no more what was returned, nor what was not as it was not good enough.
+
+        An advertised document that has to be good enough and was not returned stays wanted, since
+        another peer that has it may return it.
+        """
+        self._settled.update(hash_prefix(document.content_hash) for document in documents)
+        worst = self.worst_score()
+        for key, item in candidate.advertised.items():
+            if key == candidate.peer or item.score - DOUBT * item.error <= worst:
+                self._settled.add(key)
 
     def _merge(self, peer: PeerId, documents: Sequence[ReturnedDocument]) -> bool:
         """R = top-k of R and H; whether R changed."""
@@ -327,10 +401,6 @@ class Walk:
         if len(self._found) < self.k:
             return NEVER_COMPARED
         return min(found.score for found in self._found.values())
-
-
-def _rank(candidate: Candidate) -> tuple[Score, int]:
-    return candidate.score, -candidate.order
 
 
 def float_score(query: Vector, embedding: Vector) -> Score:

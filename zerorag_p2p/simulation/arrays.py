@@ -19,18 +19,48 @@ OWN_STATE, NEIGHBORS, ROSTER = 0, 1, 2
 
 
 class Rules(NamedTuple):
-    """What all peers do alike; numbers stand for the names in `config.RoutingConfig`."""
+    """What all peers do alike; numbers stand for the names in `config.RoutingConfig`.
+
+    Attributes:
+        start: Where walks start.
+        scored: Whether evidence counts.
+        adaptive: Whether walks bring a new neighbour.
+        explores: Whether members are asked once the frontier is dry.
+        settles: Whether walks stop when settled.
+        by_document: Whether referrals are by document.
+        evidence: Whether a walk looks at the document behind a referral to a peer.
+        wants: Whether who has most of the wanted documents is asked next.
+        completes: Whether walks stop when nothing is wanted.
+        adopts_unknown: Whether the new neighbour has to have a document not known to be advertised.
+        stops_at_target: Whether walks stop at a holder of the answer.
+        k: Documents wanted.
+        budget: Contact budget.
+        fanout: Requests of a round.
+        referrals: Most referrals, or documents referred to.
+        memory_referrals: Most referrals by query memory beside these.
+        known: Most documents that a walk by documents starts from.
+        patience: Contacts that have to bring nothing before evidence stops a walk.
+        draws: Members drawn to explore.
+        longest_chain: Statements of the longest attribution.
+    """
 
     start: int
     scored: bool
     adaptive: bool
     explores: bool
     settles: bool
+    by_document: bool
+    evidence: bool
+    wants: bool
+    completes: bool
+    adopts_unknown: bool
     stops_at_target: bool
     k: int
     budget: int
     fanout: int
     referrals: int
+    memory_referrals: int
+    known: int
     patience: int
     draws: int
     longest_chain: int
@@ -42,6 +72,7 @@ class Similarities(NamedTuple):
     Attributes:
         advertised: float32 [queries, documents], with the vectors as advertised.
         remembered: float32 [queries, queries].
+        error: float32 [documents], standard error of what is advertised of each.
         exact: float64 [queries, documents], with the vectors as returned in results.
         rank: int32 [queries, documents], position of a document in the order of `exact`.
         order: int32 [queries, documents], the documents in that order.
@@ -49,6 +80,7 @@ class Similarities(NamedTuple):
 
     advertised: NDArray[np.float32]
     remembered: NDArray[np.float32]
+    error: NDArray[np.float32]
     exact: NDArray[np.float64]
     rank: NDArray[np.int32]
     order: NDArray[np.int32]
@@ -64,7 +96,8 @@ PEER = np.dtype(
         ("memory_oldest", np.int32),  # row of the oldest remembered query
         ("table_count", np.int32),  # numbers handed out so far
         ("free_count", np.int32),  # of these, to be handed out again
-        ("unused", np.int32),  # makes it 32 bytes, half a cache line
+        ("place", np.int32),  # of the workload that it fills or filled
+        ("gone", np.int32),  # everybody knows that it is not up any more
     ]
 )
 
@@ -92,6 +125,8 @@ OUTCOME = np.dtype(
         ("failures", np.int32),  # contacts given up before the target was found
         ("documents", np.int32),  # in all replies
         ("referrals", np.int32),  # in all replies
+        ("more_evidence", np.int32),  # in these, beyond one piece each
+        ("have", np.int32),  # documents named as found, in all requests
         ("new_neighbor", np.int32),  # or NOBODY
         ("advertised", np.int32),  # documents in the new neighbour's advertisement
         ("fetched", np.int32),
@@ -113,6 +148,11 @@ WALK = np.dtype(
         ("found", np.int32),  # documents in the result
         ("visited", np.int32),
         ("unchanged", np.int32),  # contacts since the result changed last
+        ("told", np.int32),  # documents of the result when the round under way was sent
+        ("promises", np.int32),  # documents that the walk knows of
+        ("pairs", np.int32),  # of a candidate and a document
+        ("knows", np.int32),  # whose advertisements the peer that is asked has
+        ("evidence", np.int32),  # documents in its referrals
         ("to_target", np.int32),  # contacts up to the target, or 0
         ("over", np.int32),
     ],
@@ -123,26 +163,54 @@ WALK = np.dtype(
 CANDIDATE = np.dtype(
     [
         ("peer", np.int32),
-        ("open", np.int32),  # not asked yet
+        ("open", np.int32),  # `OPEN`, `COMING`, or 0 when it was asked
         ("score", np.float32),
         ("scored", np.int32),  # how many had a score before this one had, or NOBODY
-        ("advertised", np.float32),  # its best advertised evidence
-        ("document", np.int32),  # of which document that is
     ]
 )
 
 #: What a peer that was asked says in favour of another one.
 REFERRAL = np.dtype(
     [
-        ("number", np.int32),
+        ("documents", np.uint64),  # of `Scratch.documents`, bit by bit
+        ("peer", np.int32),
+        ("number", np.int32),  # in the state of the peer that is asked
         ("score", np.float32),
-        ("advertised", np.float32),
-        ("document", np.int32),
-    ]
+    ],
+    align=True,
 )
 
 #: When a peer was last a candidate, and which one.
 SEEN = np.dtype([("question", np.int32), ("candidate", np.int32)])
+
+#: An advertised document that the walk knows of.
+PROMISE = np.dtype(
+    [
+        ("document", np.int32),
+        ("settled", np.int32),  # returned, or not good enough
+        ("known", np.int32),  # advertised to the querier itself
+        ("state", np.int32),  # of those that advertise it: `OPEN`, `COMING`
+        ("wanted", np.int32),
+        ("score", np.float32),
+    ]
+)
+
+#: A candidate advertises a document.
+PAIR = np.dtype([("candidate", np.int32), ("promise", np.int32)])
+
+#: How much of what is wanted a candidate advertises.
+OFFER = np.dtype([("count", np.int32), ("score", np.float32)])
+
+#: States of a candidate that was not asked yet, and of one whose answer is awaited.
+OPEN, COMING = 1, 2
+
+#: A document among the best that a peer knows to be advertised.
+ADVERTISED = np.dtype([("document", np.int32), ("score", np.float32)])
+
+#: A peer that another one knows the advertisement of, and which of `ADVERTISED` it has, bit by bit.
+KNOWN = np.dtype(
+    [("documents", np.uint64), ("preference", np.uint64), ("peer", np.int32)], align=True
+)
 
 #: A document of the result and who returned it first.
 FOUND = np.dtype([("document", np.int32), ("holder", np.int32)])
@@ -155,6 +223,7 @@ class Peers(NamedTuple):
 
     Attributes:
         at_place: int32 [places], the peer that fills a place of the workload.
+        sketches: int32 [places, sketches], places whose advertisements a place keeps.
         state: `PEER` [n].
         held: int32 [n, 1 + most documents], how many documents it holds, then these, in the order
             they came.
@@ -171,6 +240,7 @@ class Peers(NamedTuple):
     """
 
     at_place: NDArray[np.int32]
+    sketches: NDArray[np.int32]
     state: Records
     held: NDArray[np.int32]
     chain: NDArray[np.int8]
@@ -227,6 +297,16 @@ class Scratch(NamedTuple):
         best: float32 [numbers], best score of a number at the peer that is asked.
         referrals: `REFERRAL` [referrals], its referrals, best first.
         reply: int32 [k], its documents, best first.
+        told: `FOUND` [k], the result when the round under way was sent.
+        promises: `PROMISE` [documents at most].
+        promise_of: `SEEN` [documents], number of a document among the promises of a question.
+        pairs: `PAIR` [pairs at most].
+        offers: `OFFER` [candidates].
+        wanted: int32 [wanted at most], promises, best first.
+        sure: float64 [k], the best scores that there are sure to be.
+        documents: `ADVERTISED` [known or referrals], what the peer asked knows, best first.
+        knows: `KNOWN` [sketches + neighbour limit], whose advertisements it has.
+        holders: int32 [holders at most], of one document, best first.
     """
 
     walk: Records
@@ -239,6 +319,16 @@ class Scratch(NamedTuple):
     best: NDArray[np.float32]
     referrals: Records
     reply: NDArray[np.int32]
+    told: Records
+    promises: Records
+    promise_of: Records
+    pairs: Records
+    offers: Records
+    wanted: NDArray[np.int32]
+    sure: NDArray[np.float64]
+    documents: Records
+    knows: Records
+    holders: NDArray[np.int32]
 
 
 class World(NamedTuple):

@@ -220,15 +220,16 @@ class Simulation:
         """Send what the walk wants sent now."""
         while True:
             match query.walk.next():
-                case Contact(peer, budget_left):
-                    self._send(query, self.population.participant(peer), budget_left)
+                case Contact() as contact:
+                    self._send(query, contact)
                 case Waiting():
                     return
                 case Finished():
                     self._finish(query)
                     return
 
-    def _send(self, query: _Query, receiver: Participant, budget_left: int) -> None:
+    def _send(self, query: _Query, contact: Contact) -> None:
+        receiver = self.population.participant(contact.peer)
         network = self._scenario.network
         self._run.contacts += 1
         query.messages += 1
@@ -237,13 +238,15 @@ class Simulation:
             embedding=query.embedding,
             fingerprint=self._fingerprint,
             k=query.walk.k,
-            budget_left=budget_left,
+            budget_left=contact.budget_left,
             deadline_ms=int(network.timeout_s * 1000),
             purpose=Purpose.TREAT,
             user="",
             audit="",
             view=View.WHOLE,
             remember_until=int(self.population.now(query.querier) + lifetime),
+            have=contact.have,
+            above=contact.above,
         )
         times_out_at = self._agenda.now + network.timeout_s
         if self._wires.loses():

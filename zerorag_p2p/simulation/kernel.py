@@ -3,23 +3,18 @@
 It does what `peer.Peer` and `routing.walk.Walk` do, decision by decision, ties included; a
 permanent test holds it against them. Vectors are gone: a document or query is a number, and every
 similarity is read from tables that are computed once.
-
-Numbers of peers inside one peer's state follow `routing.peers.PeerTable`: handed out densely, the
-last one freed first, because equal referral scores are told apart by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from zerorag_p2p.simulation.arrays import (
+    COMING,
     NEIGHBORS,
     NOBODY,
+    OPEN,
     OWN_STATE,
     Peers,
     Rules,
@@ -27,261 +22,37 @@ from zerorag_p2p.simulation.arrays import (
     Similarities,
     World,
 )
-from zerorag_p2p.simulation.randomness import INCREMENT, MULTIPLIERS
-
-_INCREMENT = np.uint64(INCREMENT)
-_FIRST_MULTIPLIER = np.uint64(MULTIPLIERS[0])
-_SECOND_MULTIPLIER = np.uint64(MULTIPLIERS[1])
-
-_NEVER = np.float32(-np.inf)
+from zerorag_p2p.simulation.candidates import best_candidate, best_referral, consider
+from zerorag_p2p.simulation.compiled import NEVER, below, compiled, preference, shuffle
+from zerorag_p2p.simulation.documents import (
+    best_offer,
+    consider_document,
+    consider_documents,
+    find_wanted,
+    is_known,
+    is_of_use,
+    note_known,
+    refer_to_few,
+    settle,
+    start_from_documents,
+)
+from zerorag_p2p.simulation.peer_state import (
+    add_neighbor,
+    hold,
+    holds,
+    is_neighbor,
+    number_of,
+    remember,
+    see_advertisement,
+)
 
 #: Documents of the exact answer that results are compared with.
 _EXACT = 5
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def _compiled(function: _Function) -> _Function:
-    """Compile a function, once for all processes.
-
-    It may not allocate: numba's counting of references to arrays is off, since it took two thirds
-    of the time.
-    """
-    # numba's annotations leave `_nrt` out.
-    compiled: _Function = njit(cache=True, _nrt=False)(function)  # type: ignore[call-overload]
-    return compiled
-
-
-# Random numbers (`simulation.randomness.SplitMix`).
-
-
-@_compiled
-def _word(scratch: Scratch) -> np.uint64:
-    walk = scratch.walk[0]
-    walk.random += _INCREMENT
-    value: np.uint64 = walk.random
-    value = (value ^ (value >> np.uint64(30))) * _FIRST_MULTIPLIER
-    value = (value ^ (value >> np.uint64(27))) * _SECOND_MULTIPLIER
-    return value ^ (value >> np.uint64(31))
-
-
-@_compiled
-def _below(limit: int, scratch: Scratch) -> int:
-    bits = 0
-    while limit >> bits:
-        bits += 1
-    shift = np.uint64(64 - bits)
-    number = int(_word(scratch) >> shift)
-    while number >= limit:
-        number = int(_word(scratch) >> shift)
-    return number
-
-
-@_compiled
-def _shuffle(items: NDArray[np.int32], count: int, scratch: Scratch) -> None:
-    for last in range(count - 1, 0, -1):
-        other = _below(last + 1, scratch)
-        items[last], items[other] = items[other], items[last]
-
-
-# Numbers of peers inside one peer's state (`routing.peers.PeerTable`).
-
-
-@_compiled
-def _number_of(peers: Peers, peer: int, other: int) -> int:
-    number = NOBODY
-    for candidate in range(peers.state[peer].table_count):  # without a break: this runs in SIMD
-        if peers.table[peer, candidate] == other:
-            number = candidate
-    return number
-
-
-@_compiled
-def _acquire(peers: Peers, peer: int, other: int) -> int:
-    number = _number_of(peers, peer, other)
-    if number == NOBODY:
-        if peers.state[peer].free_count:
-            peers.state[peer].free_count -= 1
-            number = peers.free[peer, peers.state[peer].free_count]
-        else:
-            number = peers.state[peer].table_count
-            peers.state[peer].table_count += 1
-        peers.table[peer, number] = other
-        peers.references[peer, number] = 0
-    peers.references[peer, number] += 1
-    return number
-
-
-@_compiled
-def _release(peers: Peers, peer: int, number: int) -> None:
-    peers.references[peer, number] -= 1
-    if peers.references[peer, number] == 0:
-        peers.table[peer, number] = NOBODY
-        peers.free[peer, peers.state[peer].free_count] = number
-        peers.state[peer].free_count += 1
-
-
-# What a peer keeps (`routing.memory`, `routing.neighbors`, `routing.adverts`).
-
-
-@_compiled
-def remember(peers: Peers, peer: int, querier: int, query: int) -> None:
-    """Let a peer remember a query; the oldest goes when its memory is full."""
-    capacity = peers.memory_query.shape[1]
-    if capacity == 0:
-        return
-    if peers.state[peer].memory_count < capacity:
-        row = peers.state[peer].memory_count
-        peers.state[peer].memory_count += 1
-    else:
-        row = peers.state[peer].memory_oldest
-        peers.state[peer].memory_oldest = (row + 1) % capacity
-        _release(peers, peer, peers.memory_number[peer, row])
-    peers.memory_query[peer, row] = query
-    peers.memory_number[peer, row] = _acquire(peers, peer, querier)
-
-
-@_compiled
-def _is_neighbor(peers: Peers, peer: int, other: int) -> bool:
-    found = False
-    for slot in range(peers.state[peer].neighbor_count):
-        found |= peers.neighbors[peer, slot] == other
-    return found
-
-
-@_compiled
-def _add_neighbor(peers: Peers, peer: int, other: int) -> None:
-    count = peers.state[peer].neighbor_count
-    if count == peers.neighbors.shape[1]:
-        evicted = peers.neighbor_number[peer, 0]
-        for slot in range(count - 1):
-            peers.neighbors[peer, slot] = peers.neighbors[peer, slot + 1]
-            peers.neighbor_number[peer, slot] = peers.neighbor_number[peer, slot + 1]
-        count -= 1
-        if evicted != NOBODY:
-            _release(peers, peer, evicted)
-    peers.neighbors[peer, count] = other
-    peers.neighbor_number[peer, count] = NOBODY
-    peers.state[peer].neighbor_count = count + 1
-    _see_advertisement(peers, peer, count)
-
-
-@_compiled
-def add_neighbors(peers: Peers, pairs: NDArray[np.int32]) -> None:
-    """For all `pairs` [n, 2] of peers, make the second a neighbour of the first.
-
-    That pushes out its oldest neighbour, and brings the advertisement of the new one.
-    """
-    for number in range(len(pairs)):
-        _add_neighbor(peers, pairs[number, 0], pairs[number, 1])
-
-
-@_compiled
-def _see_advertisement(peers: Peers, peer: int, slot: int) -> None:
-    """A neighbour's advertisement counts as held once there is something in it."""
-    other = peers.neighbors[peer, slot]
-    if peers.state[other].up and peers.held[other, 0]:
-        peers.neighbor_number[peer, slot] = _acquire(peers, peer, other)
-
-
-@_compiled
-def holds(peers: Peers, peer: int, document: int) -> bool:
-    """Whether a peer holds a document."""
-    found = False
-    for row in range(1, 1 + peers.held[peer, 0]):
-        found |= peers.held[peer, row] == document
-    return found
-
-
-@_compiled
-def hold(peers: Peers, peer: int, document: int) -> None:
-    """Let a peer hold one more document."""
-    peers.held[peer, 0] += 1
-    peers.held[peer, peers.held[peer, 0]] = document
-    if peers.state[peer].up:
-        peers.holders[document] += 1
-
-
-@_compiled
-def forget_departed(
-    peers: Peers, departed: NDArray[np.int32], gone: NDArray[np.int32], kept: NDArray[np.int32]
-) -> None:
-    """Let every peer that is up drop those that left (`peer.Peer.on_departed`).
-
-    Args:
-        peers: The peers.
-        departed: int32 [peers], position of a peer among those that left, else `NOBODY`; they are
-            dropped in this order.
-        gone: int32 [numbers], to work in.
-        kept: int32 [2, memory limit], to work in.
-    """
-    for peer in range(len(peers.state)):
-        if peers.state[peer].up:
-            _forget_neighbors(peers, peer, departed)
-            if _forget_numbers(peers, peer, departed, gone):
-                _forget_queries(peers, peer, kept)
-
-
-@_compiled
-def _forget_neighbors(peers: Peers, peer: int, departed: NDArray[np.int32]) -> None:
-    count = 0
-    for slot in range(peers.state[peer].neighbor_count):
-        if departed[peers.neighbors[peer, slot]] == NOBODY:
-            peers.neighbors[peer, count] = peers.neighbors[peer, slot]
-            peers.neighbor_number[peer, count] = peers.neighbor_number[peer, slot]
-            count += 1
-    peers.state[peer].neighbor_count = count
-
-
-@_compiled
-def _forget_numbers(
-    peers: Peers, peer: int, departed: NDArray[np.int32], gone: NDArray[np.int32]
-) -> int:
-    """Free the numbers of peers that left, in the order in which they left; how many."""
-    table = peers.table[peer]
-    count = 0
-    for number in range(peers.state[peer].table_count):
-        other = table[number]
-        if other == NOBODY or departed[other] == NOBODY:
-            continue
-        position = count
-        while position > 0 and departed[table[gone[position - 1]]] > departed[other]:
-            gone[position] = gone[position - 1]
-            position -= 1
-        gone[position] = number
-        count += 1
-    for place in range(count):
-        number = gone[place]
-        table[number] = NOBODY
-        peers.references[peer, number] = 0
-        peers.free[peer, peers.state[peer].free_count] = number
-        peers.state[peer].free_count += 1
-    return count
-
-
-@_compiled
-def _forget_queries(peers: Peers, peer: int, kept: NDArray[np.int32]) -> None:
-    """Drop the remembered queries of numbers that stand for nobody any more."""
-    size = peers.state[peer].memory_count
-    count = 0
-    for age in range(size):  # the oldest first
-        row = (peers.state[peer].memory_oldest + age) % size
-        number = peers.memory_number[peer, row]
-        if peers.table[peer, number] != NOBODY:
-            kept[0, count] = peers.memory_query[peer, row]
-            kept[1, count] = number
-            count += 1
-    for row in range(count):
-        peers.memory_query[peer, row] = kept[0, row]
-        peers.memory_number[peer, row] = kept[1, row]
-    peers.state[peer].memory_count = count
-    peers.state[peer].memory_oldest = 0
-
-
 # As the queried peer (`peer.Peer.answer`).
 
 
-@_compiled
+@compiled
 def _search(world: World, peer: int, query: int) -> int:
     """Put the best k documents of a peer into `Scratch.reply`; how many there are."""
     held, k = world.peers.held[peer], world.rules.k
@@ -290,6 +61,8 @@ def _search(world: World, peer: int, query: int) -> int:
     count = 0
     for row in range(1, 1 + held[0]):
         document = held[row]
+        if world.rules.wants and not is_of_use(world, document):
+            continue
         if count == k and rank[document] > rank[reply[count - 1]]:
             continue
         position = min(count, k - 1)
@@ -301,14 +74,14 @@ def _search(world: World, peer: int, query: int) -> int:
     return count
 
 
-@_compiled
+@compiled
 def _advertised(
     peers: Peers, similarities: Similarities, peer: int, query: int
 ) -> tuple[np.float32, int]:
     """The best score among what a peer advertises, and of which document."""
     held = peers.held[peer]
     scores = similarities.advertised[query]
-    best, best_document = _NEVER, NOBODY
+    best, best_document = NEVER, NOBODY
     for row in range(1, 1 + held[0]):
         score = scores[held[row]]
         if score > best:
@@ -316,20 +89,20 @@ def _advertised(
     return best, best_document
 
 
-@_compiled
+@compiled
 def _refer(world: World, peer: int, excluded: int, query: int) -> int:
     """Put a peer's best referrals into `Scratch.referrals`; how many there are."""
     peers, similarities = world.peers, world.similarities
     state = peers.state[peer]
     best = world.scratch.best
     for number in range(state.table_count):
-        best[number] = _NEVER
+        best[number] = NEVER
     for slot in range(state.neighbor_count):
         if peers.neighbor_number[peer, slot] == NOBODY:
             before = state.table_count
-            _see_advertisement(peers, peer, slot)
+            see_advertisement(peers, peer, slot)
             if state.table_count > before:
-                best[before] = _NEVER
+                best[before] = NEVER
         number = peers.neighbor_number[peer, slot]
         if number != NOBODY:
             best[number] = _advertised(peers, similarities, peers.neighbors[peer, slot], query)[0]
@@ -338,23 +111,24 @@ def _refer(world: World, peer: int, excluded: int, query: int) -> int:
     for row in range(state.memory_count):
         number = numbers[row]
         best[number] = max(best[number], remembered[queries[row]])
-    number = _number_of(peers, peer, excluded)
+    number = number_of(peers, peer, excluded)
     if number != NOBODY:
-        best[number] = _NEVER
+        best[number] = NEVER
     found = _take_best(world.rules, world.scratch, state.table_count)
-    if world.rules.settles:
-        _add_evidence(world, peer, query, found)
+    for place in range(found):
+        referral = world.scratch.referrals[place]
+        referral.peer = peers.table[peer, referral.number]
     return found
 
 
-@_compiled
+@compiled
 def _take_best(rules: Rules, scratch: Scratch, count: int) -> int:
     """The numbers with the best scores; of equal ones the larger number goes first."""
     best, referrals = scratch.best, scratch.referrals
     found = 0
     for number in range(count - 1, -1, -1):
         score = best[number]
-        if score == _NEVER or (found == rules.referrals and score <= referrals[found - 1].score):
+        if score == NEVER or (found == rules.referrals and score <= referrals[found - 1].score):
             continue
         position = min(found, rules.referrals - 1)
         while position > 0 and referrals[position - 1].score < score:
@@ -367,71 +141,85 @@ def _take_best(rules: Rules, scratch: Scratch, count: int) -> int:
     return found
 
 
-@_compiled
-def _add_evidence(world: World, peer: int, query: int, found: int) -> None:
-    """Which referrals rest on advertisements, and on those of which documents."""
-    peers = world.peers
-    for place in range(found):
-        referral = world.scratch.referrals[place]
-        referral.advertised = _NEVER
-        referral.document = NOBODY
-        for slot in range(peers.state[peer].neighbor_count):
-            if peers.neighbor_number[peer, slot] == referral.number:
-                score, document = _advertised(
-                    peers, world.similarities, peers.neighbors[peer, slot], query
-                )
-                referral.advertised = score
-                referral.document = document
+@compiled
+def _refer_by_memory(world: World, peer: int, excluded: int, found: int) -> int:
+    """Add the best peers by query memory alone to the first `found` referrals; how many then."""
+    peers, scratch, rules = world.peers, world.scratch, world.rules
+    best = scratch.best
+    state = peers.state[peer]
+    if state.memory_count == 0 or rules.memory_referrals == 0:
+        return found
+    for number in range(state.table_count):
+        best[number] = NEVER
+    remembered = world.similarities.remembered[scratch.walk[0].query]
+    queries, numbers = peers.memory_query[peer], peers.memory_number[peer]
+    for row in range(state.memory_count):
+        number = numbers[row]
+        best[number] = max(best[number], remembered[queries[row]])
+    for place in range(-1, found):
+        other = excluded if place == -1 else scratch.referrals[place].peer
+        number = number_of(peers, peer, other)
+        if number != NOBODY:
+            best[number] = NEVER
+    count = found
+    for _ in range(rules.memory_referrals):
+        taken = NOBODY
+        for number in range(state.table_count):
+            if best[number] == NEVER:
+                continue
+            if taken == NOBODY or best[number] > best[taken]:
+                taken = number
+            elif best[number] == best[taken]:
+                liked = preference(peer, peers.table[peer, number])
+                if liked < preference(peer, peers.table[peer, taken]):
+                    taken = number
+        if taken == NOBODY:
+            break
+        scratch.referrals[count].peer = peers.table[peer, taken]
+        scratch.referrals[count].score = best[taken]
+        scratch.referrals[count].documents = 0
+        best[taken] = NEVER
+        count += 1
+    return count
+
+
+@compiled
+def _answer_referrals(world: World, peer: int) -> int:
+    """Put the referrals of a peer that is asked into `Scratch.referrals`; how many there are."""
+    walk = world.scratch.walk[0]
+    if world.rules.by_document:
+        found = refer_to_few(world, peer)
+        return _refer_by_memory(world, peer, walk.querier, found)
+    found = _refer(world, peer, walk.querier, walk.query)
+    walk.evidence = found
+    return found
 
 
 # As the querier (`routing.walk.Walk`).
 
 
-@_compiled
-def _consider(
-    world: World, peer: int, score: np.float32, advertised: np.float32, document: int
-) -> None:
-    scratch, walk = world.scratch, world.scratch.walk[0]
-    if peer == walk.querier:
-        return
-    seen = scratch.seen[peer]
-    if seen.question != walk.question:
-        seen.question = walk.question
-        seen.candidate = walk.candidates
-        fresh = scratch.candidates[walk.candidates]
-        fresh.peer = peer
-        fresh.open = 1
-        fresh.score = _NEVER
-        fresh.scored = NOBODY
-        fresh.advertised = _NEVER
-        fresh.document = NOBODY
-        walk.candidates += 1
-        walk.open += 1
-    candidate = scratch.candidates[seen.candidate]
-    if not candidate.open:
-        return
-    if world.rules.scored and score > candidate.score:
-        if candidate.scored == NOBODY:
-            candidate.scored = walk.scored
-            walk.scored += 1
-        candidate.score = score
-    if advertised > candidate.advertised:
-        candidate.advertised = advertised
-        candidate.document = document
-
-
-@_compiled
+@compiled
 def _consider_referrals(world: World, peer: int, found: int) -> None:
     for place in range(found):
         referral = world.scratch.referrals[place]
-        other = world.peers.table[peer, referral.number]
-        if world.rules.settles:
-            _consider(world, other, referral.score, referral.advertised, referral.document)
-        else:
-            _consider(world, other, referral.score, _NEVER, NOBODY)
+        if world.rules.by_document and referral.documents:
+            consider_documents(world, place)
+        elif consider(world, referral.peer, referral.score) != NOBODY and world.rules.evidence:
+            _consider_evidence(world, peer, referral.peer)
 
 
-@_compiled
+@compiled
+def _consider_evidence(world: World, peer: int, other: int) -> None:
+    """Take in the best document that `peer` knows `other` to advertise, if it knows any."""
+    peers, walk = world.peers, world.scratch.walk[0]
+    for slot in range(peers.state[peer].neighbor_count):
+        advertised = peers.neighbor_number[peer, slot] != NOBODY
+        if advertised and peers.neighbors[peer, slot] == other:
+            score, document = _advertised(peers, world.similarities, other, walk.query)
+            consider_document(world, other, document, score)
+
+
+@compiled
 def _draw_members(world: World, members: NDArray[np.int32]) -> None:
     """Draw members to explore, once a walk (`simulation.randomness.draw`)."""
     scratch, walk, wanted = world.scratch, world.scratch.walk[0], world.rules.draws
@@ -445,7 +233,7 @@ def _draw_members(world: World, members: NDArray[np.int32]) -> None:
         return
     count = 0
     while count < wanted:
-        member = members[_below(size, scratch)]
+        member = members[below(size, scratch)]
         known = False
         for earlier in range(count):
             known |= scratch.drawn[earlier] == member
@@ -455,7 +243,7 @@ def _draw_members(world: World, members: NDArray[np.int32]) -> None:
     walk.drawn = count
 
 
-@_compiled
+@compiled
 def _explore(world: World) -> None:
     """Make everybody drawn and not asked yet a candidate, in random order.
 
@@ -473,16 +261,32 @@ def _explore(world: World) -> None:
                 position -= 1
             fresh[position] = peer
             count += 1
-    _shuffle(fresh, count, scratch)
+    shuffle(fresh, count, scratch)
     for number in range(count):
-        _consider(world, fresh[number], _NEVER, _NEVER, NOBODY)
+        consider(world, fresh[number], NEVER)
 
 
-@_compiled
+@compiled
+def _start_from_memory(world: World) -> None:
+    """Candidates by the querier's own query memory that have no document advertised."""
+    scratch, walk = world.scratch, world.scratch.walk[0]
+    known = walk.candidates
+    for place in range(known):
+        scratch.referrals[place].peer = scratch.candidates[place].peer
+    found = _refer_by_memory(world, walk.querier, walk.querier, known)
+    for place in range(known, found):
+        consider(world, scratch.referrals[place].peer, scratch.referrals[place].score)
+
+
+@compiled
 def _start(world: World, members: NDArray[np.int32]) -> None:
     """Put the first candidates into the frontier."""
     peers, scratch, walk = world.peers, world.scratch, world.scratch.walk[0]
     querier = walk.querier
+    if world.rules.start == OWN_STATE and world.rules.by_document:
+        start_from_documents(world)
+        _start_from_memory(world)
+        return
     if world.rules.start == OWN_STATE:
         found = _refer(world, querier, querier, walk.query)
         _consider_referrals(world, querier, found)
@@ -497,24 +301,12 @@ def _start(world: World, members: NDArray[np.int32]) -> None:
         count = walk.drawn
         for number in range(count):
             first[number] = scratch.drawn[number]
-        _shuffle(first, count, scratch)
+        shuffle(first, count, scratch)
     for number in range(count):
-        _consider(world, first[number], _NEVER, _NEVER, NOBODY)
+        consider(world, first[number], NEVER)
 
 
-@_compiled
-def _best_candidate(scratch: Scratch) -> int:
-    candidates = scratch.candidates
-    best = NOBODY
-    score = _NEVER
-    for place in range(scratch.walk[0].candidates):
-        candidate = candidates[place]
-        if candidate.open and (best == NOBODY or candidate.score > score):
-            best, score = place, candidate.score
-    return best
-
-
-@_compiled
+@compiled
 def _settled(world: World) -> bool:
     """Whether nothing better than the result is advertised (`strategy.stop_when_settled`)."""
     scratch, walk = world.scratch, world.scratch.walk[0]
@@ -522,39 +314,65 @@ def _settled(world: World) -> bool:
     if found < world.rules.k or walk.unchanged < world.rules.patience:
         return False
     worst = world.similarities.exact[walk.query, scratch.result[found - 1].document]
-    for place in range(walk.candidates):
-        candidate = scratch.candidates[place]
-        if candidate.open and candidate.advertised > worst:
+    for place in range(walk.pairs):
+        pair = scratch.pairs[place]
+        promise = scratch.promises[pair.promise]
+        if scratch.candidates[pair.candidate].open == OPEN and promise.score > worst:
             held = False
             for number in range(found):
-                held |= scratch.result[number].document == candidate.document
+                held |= scratch.result[number].document == promise.document
             if not held:
                 return False
     return True
 
 
-@_compiled
+@compiled
+def _complete(world: World) -> bool:
+    """Whether nothing is wanted any more (`strategy.stop_when_nothing_is_wanted`)."""
+    walk = world.scratch.walk[0]
+    if walk.found < world.rules.k or walk.unchanged < world.rules.patience:
+        return False
+    return bool(find_wanted(world) == 0)
+
+
+@compiled
+def _choose(world: World, asked: int) -> int:
+    """Place of the candidate to ask next, or `NOBODY` to wait for those `asked` in this round."""
+    if world.rules.wants:
+        if find_wanted(world):
+            return best_offer(world)
+        if asked:
+            return NOBODY
+    return best_candidate(world.scratch)
+
+
+@compiled
 def _choose_round(world: World, members: NDArray[np.int32]) -> int:
     """Take the candidates to ask next out of the frontier; how many there are."""
     rules, scratch, walk = world.rules, world.scratch, world.scratch.walk[0]
     asked = 0
+    walk.told = walk.found
+    for place in range(walk.found):
+        scratch.told[place].document = scratch.result[place].document
     while asked < rules.fanout and walk.visited + asked < rules.budget:
-        if rules.settles and _settled(world):
+        if (rules.settles and _settled(world)) or (
+            rules.completes and asked == 0 and _complete(world)
+        ):
             break
         if walk.open == 0 and asked == 0 and rules.explores:
             _draw_members(world, members)
             _explore(world)
-        place = _best_candidate(scratch)
+        place = _choose(world, asked)
         if place == NOBODY:
             break
-        scratch.candidates[place].open = 0
+        scratch.candidates[place].open = COMING
         walk.open -= 1
         scratch.asked[asked] = place
         asked += 1
     return asked
 
 
-@_compiled
+@compiled
 def _merge(world: World, sender: int, count: int) -> None:
     """Take the documents of a reply into the result."""
     scratch, walk, k = world.scratch, world.scratch.walk[0], world.rules.k
@@ -580,23 +398,27 @@ def _merge(world: World, sender: int, count: int) -> None:
         walk.unchanged = 0
 
 
-@_compiled
+@compiled
 def _contact(world: World, peer: int, number: int) -> None:
     """Ask a peer that is up, as contact `number` of the walk, and take in what it says."""
     peers, rules, scratch = world.peers, world.rules, world.scratch
     walk = scratch.walk[0]
     outcome = world.outcomes.rows[walk.question]
     count = _search(world, peer, walk.query)
-    found = _refer(world, peer, walk.querier, walk.query)
+    found = _answer_referrals(world, peer)
     outcome.replies += 1
     outcome.documents += count
     outcome.referrals += found
+    outcome.more_evidence += max(0, walk.evidence - found)
+    outcome.have += walk.told if rules.wants else 0
     if world.outcomes.referred.shape[1]:
+        width = rules.referrals + rules.memory_referrals
         for place in range(found):
-            other = peers.table[peer, scratch.referrals[place].number]
-            world.outcomes.referred[walk.question, number * rules.referrals + place] = other
+            other = scratch.referrals[place].peer
+            world.outcomes.referred[walk.question, number * width + place] = other
     if not walk.over:
         _merge(world, peer, count)
+        settle(world, scratch.seen[peer].candidate, count)
         _consider_referrals(world, peer, found)
         if walk.to_target == 0 and holds(peers, peer, walk.document):
             walk.to_target = number + 1
@@ -604,17 +426,19 @@ def _contact(world: World, peer: int, number: int) -> None:
     remember(peers, peer, walk.querier, walk.query)
 
 
-@_compiled
+@compiled
 def _walk(world: World, members: NDArray[np.int32]) -> None:
     """Ask until the target, a rule, the budget or the frontier ends it."""
     scratch, walk = world.scratch, world.scratch.walk[0]
     _start(world, members)
+    note_known(world)
     while not walk.over:
         asked = _choose_round(world, members)
         if asked == 0:
             break
         silent = 0
         for number in range(asked):
+            scratch.candidates[scratch.asked[number]].open = 0
             peer = scratch.candidates[scratch.asked[number]].peer
             if world.outcomes.visited.shape[1]:
                 world.outcomes.visited[walk.question, walk.visited + number] = peer
@@ -628,33 +452,33 @@ def _walk(world: World, members: NDArray[np.int32]) -> None:
             world.outcomes.rows[walk.question].failures += silent
 
 
-@_compiled
-def _best_referral(scratch: Scratch) -> int:
-    """The peer with the best score there was; of equal ones the one that had it first."""
-    best = NOBODY
-    score = _NEVER
-    scored = 0
-    for place in range(scratch.walk[0].candidates):
-        candidate = scratch.candidates[place]
-        if candidate.scored != NOBODY and (
-            candidate.score > score or (candidate.score == score and candidate.scored < scored)
-        ):
-            best, score, scored = candidate.peer, candidate.score, candidate.scored
-    return best
-
-
-@_compiled
+@compiled
 def _rewire(world: World) -> None:
     """Take a new neighbour (`strategy.choose_by_best_document`)."""
     peers, scratch, walk = world.peers, world.scratch, world.scratch.walk[0]
-    chosen = scratch.result[0].holder if walk.found else _best_referral(scratch)
-    if chosen != NOBODY and not _is_neighbor(peers, walk.querier, chosen):
+    if world.rules.adopts_unknown:
+        chosen = _holder_of_unknown(world)
+    elif walk.found:
+        chosen = scratch.result[0].holder
+    else:
+        chosen = best_referral(scratch)
+    if chosen != NOBODY and not is_neighbor(peers, walk.querier, chosen):
         world.outcomes.rows[walk.question].new_neighbor = chosen
         world.outcomes.rows[walk.question].advertised = peers.held[chosen, 0]
-        _add_neighbor(peers, walk.querier, chosen)
+        add_neighbor(peers, walk.querier, chosen)
 
 
-@_compiled
+@compiled
+def _holder_of_unknown(world: World) -> int:
+    """Who returned the best document that nobody was known to advertise, or `NOBODY`."""
+    for place in range(world.scratch.walk[0].found):
+        found = world.scratch.result[place]
+        if not is_known(world, found.document):
+            return int(found.holder)
+    return NOBODY
+
+
+@compiled
 def _recall_of_exact(world: World) -> np.float32:
     """Share of the five best documents of all other peers that the result holds."""
     scratch, walk = world.scratch, world.scratch.walk[0]
@@ -671,7 +495,7 @@ def _recall_of_exact(world: World) -> np.float32:
     return np.float32(got / wanted) if wanted else np.float32(np.nan)
 
 
-@_compiled
+@compiled
 def _fetch(world: World) -> None:
     """Keep a copy of an introduced document, if it was found and its chain may grow."""
     peers, scratch, walk = world.peers, world.scratch, world.scratch.walk[0]
@@ -686,7 +510,7 @@ def _fetch(world: World) -> None:
                 peers.chain[walk.querier, number] = links + 1
 
 
-@_compiled
+@compiled
 def _begin(world: World, question: int, querier: int) -> None:
     row, walk = world.questions.rows[question], world.scratch.walk[0]
     walk.random = row.stream
@@ -700,12 +524,15 @@ def _begin(world: World, question: int, querier: int) -> None:
     walk.drawn = NOBODY
     walk.found = 0
     walk.visited = 0
+    walk.told = 0
+    walk.promises = 0
+    walk.pairs = 0
     walk.unchanged = 0
     walk.to_target = 0
     walk.over = 0
 
 
-@_compiled
+@compiled
 def _ask(world: World, members: NDArray[np.int32], question: int) -> None:
     peers, rules, scratch = world.peers, world.rules, world.scratch
     row, outcome = world.questions.rows[question], world.outcomes.rows[question]
@@ -732,7 +559,7 @@ def _ask(world: World, members: NDArray[np.int32], question: int) -> None:
         _fetch(world)
 
 
-@_compiled
+@compiled
 def ask_all(world: World, members: NDArray[np.int32], first: int, end: int) -> None:
     """Ask the questions from `first` to before `end`, one after the other.
 

@@ -14,13 +14,15 @@ from zerorag_p2p.model import PeerId, SharingTerms, Vector
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.routing.adverts import HeldAdvertisement
+from zerorag_p2p.routing.strategy import strategy_from
 from zerorag_p2p.simulation.agenda import Agenda
 from zerorag_p2p.simulation.participant import Advertiser, Participant
 from zerorag_p2p.simulation.pool import VectorPool
-from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw
+from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw, preference
 from zerorag_p2p.simulation.wires import Wires
 from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
 from zerorag_p2p.workloads.scenario import Scenario
+from zerorag_p2p.workloads.sketches import sketched_places
 from zerorag_p2p.workloads.workload import Workload
 
 #: Unix seconds at which every simulation starts.
@@ -97,10 +99,18 @@ class Population:
         self._pool.prepare(queries)
         self._holders = [0] * len(workload.documents)
         self._by_peer: dict[PeerId, Participant] = {}
+        self._numbers: dict[PeerId, int] = {}
+        limit = strategy_from(scenario.routing).sketch_limit
+        self._sketched = sketched_places(workload, limit, scenario.seed)
+        self._sketched_by: list[list[int]] = [[] for _ in workload.holdings]
+        for place, sketched in enumerate(self._sketched.tolist()):
+            for other in sketched:
+                self._sketched_by[other].append(place)
         # Members as far as failure detectors know: a crashed peer stays in until it is detected.
         self._members: list[PeerId] = []
         self.places = [self._newcomer(place) for place in range(len(workload.holdings))]
         for participant in self.places:
+            self._exchange_sketches(participant)
             self._find_neighbors(participant)
 
     def now(self, participant: Participant) -> float:
@@ -149,9 +159,11 @@ class Population:
             dimension=self._workload.fingerprint.dimension,
             record_of=str.encode,  # any bytes will do: nobody is dialled
             make_rows=self._pool.rows,
+            preference=lambda other: preference(number, self._numbers[other]),
         )
         participant = Participant(place, identity, holdings, peer, offset)
         self._by_peer[identity.peer_id] = participant
+        self._numbers[identity.peer_id] = number
         self._members.append(identity.peer_id)
         self._count(participant, 1)
         return participant
@@ -182,8 +194,12 @@ class Population:
     def replace(self, place: int) -> None:
         """Let a newcomer fill the place of a crashed peer."""
         newcomer = self._newcomer(place)
-        newcomer.group = self.places[place].group
+        former = self.places[place]
+        newcomer.group = former.group
         self.places[place] = newcomer
+        for other in self._sketched_by[place]:
+            self.places[other].peer.drop_sketch(former.peer.peer_id)
+        self._exchange_sketches(newcomer)
         self._find_neighbors(newcomer)
 
     def split(self, groups: Sequence[Sequence[int]]) -> None:
@@ -215,6 +231,24 @@ class Population:
         self._holders[document] += holder.up
         self._refresh_followers(holder)
 
+    # Sketches: what gossip would have brought about (`workloads.sketches`).
+
+    def _exchange_sketches(self, participant: Participant) -> None:
+        """Give a peer the advertisements that it keeps, and its own to all that keep it."""
+        place = participant.place
+        for other in self._sketched[place].tolist():
+            self._sketch(participant, self.places[other])
+        self._tell_sketchers(participant)
+
+    def _tell_sketchers(self, owner: Participant) -> None:
+        for other in self._sketched_by[owner.place]:
+            self._sketch(self.places[other], owner)
+
+    def _sketch(self, keeper: Participant, owner: Participant) -> None:
+        # What a peer said before it went down stays until that is detected.
+        if keeper.up and owner.up:
+            keeper.peer.keep_sketch(self._advertiser.advertisement_of(owner))
+
     # Neighbours.
 
     def adopt(self, participant: Participant, peer: PeerId) -> None:
@@ -242,6 +276,7 @@ class Population:
 
     def _refresh_followers(self, owner: Participant) -> None:
         """Neighbours see a change the next time that they ask for the advertisement."""
+        self._tell_sketchers(owner)
         followers = owner.followers
         owner.followers = {}
         for follower in followers:

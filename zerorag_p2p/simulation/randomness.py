@@ -41,6 +41,11 @@ def _mixed_all(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+def preference(own: int, other: int) -> int:
+    """How little peer number `own` prefers `other` to equals: 53 bits, the same for both worlds."""
+    return _mixed((own << 32) ^ other) >> 11
+
+
 def _mixed(value: int) -> int:
     value = (value + INCREMENT) & MASK
     value = ((value ^ (value >> 30)) * MULTIPLIERS[0]) & MASK

@@ -17,27 +17,31 @@ from numpy.typing import NDArray
 
 from zerorag_p2p.config import MAX_CHAIN_LINKS
 from zerorag_p2p.errors import UsageError
+from zerorag_p2p.peer import KNOWN_PER_WANTED
+from zerorag_p2p.routing.referrals import MAX_HOLDERS
 from zerorag_p2p.routing.strategy import (
+    Referring,
     Start,
-    choose_by_best_document,
+    choose_for_wanted,
     choose_nobody,
-    explore_nobody,
+    choose_unknown_document,
     explore_roster,
     score_by_best,
-    score_nothing,
-    stop_at_budget,
+    stop_when_nothing_is_wanted,
     stop_when_settled,
     strategy_from,
 )
-from zerorag_p2p.simulation import arrays, kernel
+from zerorag_p2p.routing.walk import MAX_WANTED
+from zerorag_p2p.simulation import arrays, kernel, peer_state
 from zerorag_p2p.simulation.pool import VectorPool
 from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw, stream_starts
-from zerorag_p2p.wire.codes import decode_codes, encode_codes
+from zerorag_p2p.wire.codes import decode_codes, encode_codes, score_errors
 from zerorag_p2p.wire.embedding import transmitted_rows
 from zerorag_p2p.workloads.outcome_table import OutcomeTable
 from zerorag_p2p.workloads.plan import CrashPeers, IntroduceTopic, Plan, ReplacePeer, Step
 from zerorag_p2p.workloads.query_sizes import QuerySizes
 from zerorag_p2p.workloads.scenario import Scenario
+from zerorag_p2p.workloads.sketches import sketched_places
 from zerorag_p2p.workloads.workload import Workload
 
 #: Called with the number of questions that are over, and of all.
@@ -48,6 +52,9 @@ _CHUNK: Final = 20_000
 
 #: Questions whose similarities with each other still fit into memory (4 GB).
 MAX_QUERIES: Final = 30_000
+
+#: Documents that a set of bits tells apart.
+_BITS: Final = 64
 
 _STARTS: Final = {
     Start.OWN_STATE_FIRST: arrays.OWN_STATE,
@@ -119,7 +126,7 @@ class VectorisedSimulation:
             peers=self.peers,
             questions=self._questions,
             outcomes=self.outcomes,
-            scratch=_make_scratch(self.peers, self._rules),
+            scratch=_make_scratch(self.peers, self._rules, len(plan.workload.documents)),
         )
         self._find_neighbors(range(self._count))
 
@@ -176,10 +183,11 @@ class VectorisedSimulation:
     def _detect(self, crashed: Sequence[int]) -> None:
         departed = np.full(len(self.peers.state), arrays.NOBODY, dtype=np.int32)
         departed[list(crashed)] = np.arange(len(crashed))
+        self.peers.state["gone"][list(crashed)] = 1
         self._members = self._members[departed[self._members] == arrays.NOBODY]
         gone = np.zeros(self.peers.table.shape[1], dtype=np.int32)
         kept = np.zeros((2, self.peers.memory_query.shape[1]), dtype=np.int32)
-        kernel.forget_departed(self.peers, departed, gone, kept)
+        peer_state.forget_departed(self.peers, departed, gone, kept)
         self._find_neighbors(
             peer for peer in self.peers.at_place.tolist() if self.peers.state[peer]["up"]
         )
@@ -188,6 +196,7 @@ class VectorisedSimulation:
         newcomer = self._count
         self._count += 1
         _take_holdings(self.peers, newcomer, self._workload.holdings[place])
+        self.peers.state[newcomer]["place"] = place
         self.peers.at_place[place] = newcomer
         self._members = np.append(self._members, np.int32(newcomer))
         self._find_neighbors([newcomer])
@@ -197,8 +206,8 @@ class VectorisedSimulation:
             owner = int(self.peers.at_place[place])
             for document in documents:
                 number = self._questions.introduced[document]
-                if not kernel.holds(self.peers, owner, document):
-                    kernel.hold(self.peers, owner, document)
+                if not peer_state.holds(self.peers, owner, document):
+                    peer_state.hold(self.peers, owner, document)
                     self.peers.chain[owner, number] = 1
 
     def _find_neighbors(self, peers: Iterable[int]) -> None:
@@ -215,7 +224,7 @@ class VectorisedSimulation:
             drawn = self._members[positions].tolist()
             new = [other for other in drawn if other not in known][:missing]
             pairs += [(peer, other) for other in new[-limit:]]
-        kernel.add_neighbors(self.peers, np.array(pairs, dtype=np.int32).reshape(-1, 2))
+        peer_state.add_neighbors(self.peers, np.array(pairs, dtype=np.int32).reshape(-1, 2))
 
     # The figures.
 
@@ -226,7 +235,10 @@ class VectorisedSimulation:
         adopted = rows["new_neighbor"] != arrays.NOBODY
         routing = self._scenario.routing
         sizes = QuerySizes.measure(
-            self._workload.fingerprint, k=routing.k, bits=routing.advertisement_bits
+            self._workload.fingerprint,
+            k=routing.k,
+            bits=routing.advertisement_bits,
+            telling=self._rules.wants,
         )
 
         def bytes_of(column: str, size: int) -> NDArray[np.int64]:
@@ -243,6 +255,8 @@ class VectorisedSimulation:
             failures=rows["failures"],
             messages=rows["contacts"] + rows["replies"] + 2 * adopted + 2 * rows["fetched"],
             bytes=bytes_of("contacts", sizes.request)
+            + bytes_of("have", sizes.have)
+            + bytes_of("more_evidence", sizes.evidence)
             + bytes_of("replies", sizes.empty_result)
             + bytes_of("documents", sizes.document)
             + bytes_of("referrals", sizes.referral)
@@ -282,8 +296,9 @@ def similarity_tables(workload: Workload, bits: int) -> arrays.Similarities:
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(len(vectors), dtype=np.int32)[None], axis=1)
     return arrays.Similarities(
-        advertised=products[:, documents],
-        remembered=products[:, numbers],
+        advertised=np.ascontiguousarray(products[:, documents]),
+        remembered=np.ascontiguousarray(products[:, numbers]),
+        error=score_errors(coded),
         exact=exact,
         rank=rank,
         order=order,
@@ -297,26 +312,33 @@ def _rules(scenario: Scenario) -> arrays.Rules:
     if routing.fanout > 1 and not scenario.rounds:
         raise UsageError("the vectorised simulator asks in rounds: set rounds = true")
     strategy = strategy_from(routing)
-    known = (
-        strategy.score in (score_by_best, score_nothing)
-        and strategy.choose_neighbor in (choose_by_best_document, choose_nobody)
-        and strategy.explore in (explore_roster, explore_nobody)
-        and strategy.stop in (stop_at_budget, stop_when_settled)
-    )
-    if not known:
-        raise UsageError("the vectorised simulator does not know this routing algorithm")
+    known = KNOWN_PER_WANTED * routing.k
+    by_document = strategy.referring is Referring.BEST_DOCUMENTS
+    if by_document and known > _BITS:
+        raise UsageError(
+            f"the vectorised simulator starts from at most {_BITS} documents: lower routing.k to "
+            f"{_BITS // KNOWN_PER_WANTED}"
+        )
+    settles, wants = strategy.stop is stop_when_settled, strategy.choose_next is choose_for_wanted
     return arrays.Rules(
         start=_STARTS[strategy.start],
         scored=strategy.score is score_by_best,
-        adaptive=strategy.choose_neighbor is choose_by_best_document,
+        adaptive=strategy.choose_neighbor is not choose_nobody,
         explores=strategy.explore is explore_roster,
-        settles=strategy.stop is stop_when_settled,
+        settles=settles,
+        by_document=by_document,
+        evidence=not by_document and (settles or wants),
+        wants=wants,
+        completes=strategy.stop is stop_when_nothing_is_wanted,
+        adopts_unknown=strategy.choose_neighbor is choose_unknown_document,
         stops_at_target=scenario.stop_at_target,
         k=routing.k,
         budget=routing.contact_budget,
         fanout=routing.fanout,
         referrals=routing.referral_limit,
-        patience=routing.patience,
+        memory_referrals=strategy.memory_referral_limit if by_document else 0,
+        known=known,
+        patience=strategy.patience,
         draws=2 * routing.contact_budget + 1,
         longest_chain=MAX_CHAIN_LINKS,
     )
@@ -344,6 +366,7 @@ def _make_peers(
     # never are.
     peers = arrays.Peers(
         at_place=np.arange(places, dtype=np.int32),
+        sketches=sketched_places(workload, strategy_from(routing).sketch_limit, scenario.seed),
         state=np.zeros(count, dtype=arrays.PEER),
         held=np.zeros((count, 1 + most), dtype=np.int32),
         chain=np.zeros((count, len(plan.introduced)), dtype=np.int8),
@@ -357,6 +380,7 @@ def _make_peers(
         holders=np.zeros(len(workload.documents), dtype=np.int32),
     )
     peers.state["id_order"] = np.arange(count) if id_order is None else id_order
+    peers.state["place"][:places] = np.arange(places)
     for place, documents in enumerate(workload.holdings):
         _take_holdings(peers, place, documents)
     return peers
@@ -380,27 +404,42 @@ def _make_outcomes(workload: Workload, rules: arrays.Rules, *, traced: bool) -> 
     return arrays.Outcomes(
         rows=rows,
         visited=trace(rules.budget),
-        referred=trace(rules.budget * rules.referrals),
+        referred=trace(rules.budget * (rules.referrals + rules.memory_referrals)),
         found=trace(rules.k),
     )
 
 
-def _make_scratch(peers: arrays.Peers, rules: arrays.Rules) -> arrays.Scratch:
+def _make_scratch(peers: arrays.Peers, rules: arrays.Rules, documents: int) -> arrays.Scratch:
     count = len(peers.state)
-    candidates = min(
-        count, peers.neighbors.shape[1] + rules.draws + (rules.budget + 1) * rules.referrals
-    )
-    seen = np.zeros(count, dtype=arrays.SEEN)
-    seen["question"] = arrays.NOBODY
+    referrals = rules.referrals + rules.memory_referrals
+    first = rules.known * MAX_HOLDERS if rules.by_document else 0
+    heard = first + (rules.budget + 1) * referrals
+    candidates = min(count, peers.neighbors.shape[1] + rules.draws + heard)
     return arrays.Scratch(
         walk=np.zeros(1, dtype=arrays.WALK),
         candidates=np.zeros(candidates, dtype=arrays.CANDIDATE),
-        seen=seen,
+        seen=_never_seen(count),
         asked=np.zeros(rules.fanout, dtype=np.int32),
         drawn=np.zeros(rules.draws, dtype=np.int32),
         order=np.zeros(max(rules.draws, peers.neighbors.shape[1]), dtype=np.int32),
         result=np.zeros(rules.k, dtype=arrays.FOUND),
         best=np.zeros(peers.table.shape[1], dtype=np.float32),
-        referrals=np.zeros(rules.referrals, dtype=arrays.REFERRAL),
+        referrals=np.zeros(first + referrals, dtype=arrays.REFERRAL),
         reply=np.zeros(rules.k, dtype=np.int32),
+        told=np.zeros(rules.k, dtype=arrays.FOUND),
+        promises=np.zeros(documents, dtype=arrays.PROMISE),
+        promise_of=_never_seen(documents),
+        pairs=np.zeros(heard, dtype=arrays.PAIR),
+        offers=np.zeros(candidates, dtype=arrays.OFFER),
+        wanted=np.zeros(MAX_WANTED, dtype=np.int32),
+        sure=np.zeros(rules.k, dtype=np.float64),
+        documents=np.zeros(max(rules.known, rules.referrals), dtype=arrays.ADVERTISED),
+        knows=np.zeros(peers.sketches.shape[1] + peers.neighbors.shape[1], dtype=arrays.KNOWN),
+        holders=np.zeros(MAX_HOLDERS, dtype=np.int32),
     )
+
+
+def _never_seen(count: int) -> NDArray[np.void]:
+    seen = np.zeros(count, dtype=arrays.SEEN)
+    seen["question"] = arrays.NOBODY
+    return seen

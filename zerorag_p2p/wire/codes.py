@@ -91,6 +91,18 @@ def decode_codes(
     return rotate_back(codes).astype(np.float32)
 
 
+def score_errors(rows: Vector) -> Vector:
+    """Standard errors of the scores that decoded `rows`, shape [n, d], give; float32 [n].
+
+    A row is its vector plus a remainder at right angles to it. The remainder's product with a query
+    that has nothing to do with it has a variance of its squared length over d (RaBitQ, theorem
+    3.2), and that length follows from the row's, since the vector's is one.
+    """
+    squares = np.square(rows, dtype=np.float64).sum(axis=1) - 1.0
+    errors: Vector = np.sqrt(np.maximum(squares, 0.0) / rows.shape[1]).astype(np.float32)
+    return errors
+
+
 def rotate(matrix: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Turn the rows of `matrix`, shape [n, d], by the rotation of their dimension.
 

@@ -85,10 +85,13 @@ def item_readers(
     return (MapReader({key: item}, f"item of {key!r}") for item in items)
 
 
-def map_readers(reader: MapReader, key: str, *, max_items: int) -> Iterable[MapReader]:
+def map_readers(
+    reader: MapReader, key: str, *, min_items: int = 0, max_items: int
+) -> Iterable[MapReader]:
     """Take a list of maps: a reader of each."""
     what = f"item of {key!r}"
-    return (MapReader(item, what) for item in reader.items(key, max_items=max_items))
+    items = reader.items(key, min_items=min_items, max_items=max_items)
+    return (MapReader(item, what) for item in items)
 
 
 def read_attribution(reader: MapReader) -> tuple[bytes, ...]:

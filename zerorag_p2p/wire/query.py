@@ -74,6 +74,7 @@ class QueryRequest:
         remember_until: Unix seconds until which the peer may keep the question in its memory of
             routed queries. Absent: it must not keep it.
         have: Documents that the querier has already found, as hash prefixes.
+        above: Score that a document has to exceed to be of use, nor is a referral to what cannot.
     """
 
     embedding: Vector
@@ -88,6 +89,7 @@ class QueryRequest:
     view: View
     remember_until: int | None = None
     have: tuple[HashPrefix, ...] = ()
+    above: Score | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,15 +112,17 @@ class ResultDocument:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedEvidence:
-    """The best-scored advertisement that the queried peer holds of another peer.
+    """A document, or a cluster of documents, that another peer advertises.
 
     Attributes:
         score: Estimated score of the advertised vector.
         document: The advertised document; absent for a centroid.
+        error: Standard error of the score.
     """
 
     score: Score
     document: HashPrefix | None = None
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,13 @@ class Referral:
     Attributes:
         peer: The peer.
         record: Its signed peer record, the only source of addresses to dial it by.
-        advertised: Evidence from what the peer advertises.
+        advertised: What the peer advertises, best first.
         remembered: Best score of a question that the peer once asked.
     """
 
     peer: PeerId
     record: bytes
-    advertised: AdvertisedEvidence | None = None
+    advertised: tuple[AdvertisedEvidence, ...] = ()
     remembered: Score | None = None
 
 
@@ -169,6 +173,8 @@ def encode_query(request: QueryRequest) -> bytes:
         fields["remember-until"] = request.remember_until
     if request.have:
         fields["have"] = [prefix_bytes(prefix) for prefix in request.have]
+    if request.above is not None:
+        fields["above"] = wire_score(request.above)
     return encode_message(fields, limit=QUERY_LIMIT)
 
 
@@ -195,6 +201,7 @@ def decode_query(data: bytes, *, dimension: int | None = None) -> QueryRequest:
             read_time(reader, "remember-until") if reader.has("remember-until") else None
         ),
         have=_read_have(reader) if reader.has("have") else (),
+        above=read_score(reader, "above") if reader.has("above") else None,
     )
     reader.finish()
     return request
@@ -249,13 +256,19 @@ def _document_fields(
 
 def _referral_fields(referral: Referral) -> dict[str, object]:
     fields: dict[str, object] = {"peer": referral.peer, "record": referral.record}
-    if referral.advertised is not None:
-        evidence: dict[str, object] = {"score": wire_score(referral.advertised.score)}
-        if referral.advertised.document is not None:
-            evidence["document"] = prefix_bytes(referral.advertised.document)
-        fields["advertised"] = evidence
+    if referral.advertised:
+        fields["advertised"] = [_evidence_fields(item) for item in referral.advertised]
     if referral.remembered is not None:
         fields["remembered"] = wire_score(referral.remembered)
+    return fields
+
+
+def _evidence_fields(evidence: AdvertisedEvidence) -> dict[str, object]:
+    fields: dict[str, object] = {"score": wire_score(evidence.score)}
+    if evidence.document is not None:
+        fields["document"] = prefix_bytes(evidence.document)
+    if evidence.error:
+        fields["error"] = evidence.error
     return fields
 
 
@@ -303,19 +316,29 @@ def _read_referral(reader: MapReader) -> Referral:
     referral = Referral(
         peer=read_peer(reader, "peer"),
         record=reader.binary("record", min_bytes=1, max_bytes=RECORD_LIMIT),
-        advertised=_read_evidence(reader.map("advertised")) if reader.has("advertised") else None,
+        advertised=_read_advertised(reader) if reader.has("advertised") else (),
         remembered=read_score(reader, "remembered") if reader.has("remembered") else None,
     )
-    if referral.advertised is None and referral.remembered is None:
+    if not referral.advertised and referral.remembered is None:
         reader.fail("neither 'advertised' nor 'remembered' is there")
     reader.finish()
     return referral
+
+
+def _read_advertised(reader: MapReader) -> tuple[AdvertisedEvidence, ...]:
+    items = map_readers(reader, "advertised", min_items=1, max_items=MAX_REFERRALS)
+    advertised = tuple(_read_evidence(item) for item in items)
+    refuse_repeats(
+        reader, "advertised", [item.document for item in advertised if item.document is not None]
+    )
+    return advertised
 
 
 def _read_evidence(reader: MapReader) -> AdvertisedEvidence:
     evidence = AdvertisedEvidence(
         score=read_score(reader, "score"),
         document=read_prefix(reader, "document") if reader.has("document") else None,
+        error=reader.number("error", minimum=0.0, maximum=1.0) if reader.has("error") else 0.0,
     )
     reader.finish()
     return evidence

@@ -5,7 +5,7 @@ Every size is measured on encoded examples, frame headers included (protocols/fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -57,29 +57,36 @@ class QuerySizes:
     """Bytes of messages (protocols/query, protocols/advertise), embeddings as int8.
 
     Attributes:
-        request: A question.
+        request: A question; one that tells what was found, if the algorithm does that.
+        have: What a document that was found adds to it.
         empty_result: A result with nothing in it.
         document: What a document adds to a result: its vector and its owner's statement.
-        referral: What a referral adds to it.
+        referral: What a referral adds to it, with a piece of evidence of either kind.
+        evidence: What another advertised document adds to a referral.
         empty_advertisement: Request and reply about an advertisement with nothing in it.
         advertised: What a vector adds to that.
     """
 
     request: int
+    have: int
     empty_result: int
     document: int
     referral: int
+    evidence: int
     empty_advertisement: int
     advertised: int
 
     @classmethod
-    def measure(cls, fingerprint: Fingerprint, *, k: int, bits: int = 4) -> QuerySizes:
+    def measure(
+        cls, fingerprint: Fingerprint, *, k: int, bits: int = 4, telling: bool = False
+    ) -> QuerySizes:
         """The sizes for a model's vectors.
 
         Args:
             fingerprint: The model.
             k: Documents that a question asks for.
             bits: Bits a dimension of an advertised vector.
+            telling: Whether a question tells what was found.
         """
         vector = example_vector(fingerprint.dimension)
         request = QueryRequest(
@@ -94,16 +101,26 @@ class QuerySizes:
             view=View.WHOLE,
             remember_until=_NOW,
         )
+        if telling:
+            request = replace(request, above=_SCORE)
+        found = [hash_prefix(hash_content(bytes([item]))) for item in range(2)]
+        one_found, two_found = (
+            len(encode_query(replace(request, have=tuple(found[:count])))) for count in (1, 2)
+        )
         empty = len(encode_query_result(QueryResult()))
         document = QueryResult(documents=(_document(fingerprint, vector),))
-        referral = QueryResult(referrals=(_referral(),))
+        referral, another = (
+            len(encode_query_result(QueryResult(referrals=(_referral(count),)))) for count in (1, 2)
+        )
         one, two = (_advertisement(fingerprint, count, bits) for count in (1, 2))
         asking = len(encode_advertise_request(AdvertiseRequest()))
         return cls(
             request=FRAME_HEADER_BYTES + len(encode_query(request)),
+            have=two_found - one_found,
             empty_result=FRAME_HEADER_BYTES + empty,
             document=len(encode_query_result(document)) - empty,
-            referral=len(encode_query_result(referral)) - empty,
+            referral=referral - empty,
+            evidence=another - referral,
             empty_advertisement=2 * FRAME_HEADER_BYTES + asking + one - (two - one),
             advertised=two - one,
         )
@@ -131,8 +148,11 @@ def _document(fingerprint: Fingerprint, vector: Vector) -> ResultDocument:
     )
 
 
-def _referral() -> Referral:
-    evidence = AdvertisedEvidence(_SCORE, hash_prefix(hash_content(b"")))
+def _referral(documents: int) -> Referral:
+    evidence = tuple(
+        AdvertisedEvidence(_SCORE, hash_prefix(hash_content(bytes([item]))), _SCORE)
+        for item in range(documents)
+    )
     record = sign_record(EXAMPLE, [EXAMPLE_ADDRESS], 1)
     return Referral(EXAMPLE.peer_id, record, evidence, _SCORE)
 
