@@ -159,6 +159,9 @@ class RoutingConfig:
         sketch_limit: Most advertisements of other peers than neighbours that are kept; without a
             value none with "paper", 200 with "complete".
         sketch_bytes: Most bytes of these advertisements.
+        sketch_near_share: Share of these that are of the peers nearest by content; the others are of
+            peers drawn at random.
+        margin: Standard errors by which advertised scores are taken to be off at most.
         patience: Contacts in a row that have to bring nothing before evidence stops a walk; without
             a value 3 with "paper", 1 with "complete".
     """
@@ -178,6 +181,8 @@ class RoutingConfig:
     memory_referral_limit: int | None = None
     sketch_limit: int | None = None
     sketch_bytes: int = 16 << 20  # guess; 1,000 peers of 40 vectors of 768 dimensions
+    sketch_near_share: float = 0.5  # measured (docs/routing.md)
+    margin: float = 1.25  # measured (docs/routing.md)
     initial_neighbors: int = 5  # guess; the paper says "several random peers"
     neighbor_limit: int = 50  # paper, section 4.5 (50 to 75)
     memory_limit: int = 1_000  # paper, section 4.5
@@ -379,6 +384,8 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "routing.memory_referral_limit": (0, MAX_REFERRALS),
     "routing.sketch_limit": (0, MAX_ROSTER_MEMBERS),
     "routing.sketch_bytes": (0, 1 << 40),
+    "routing.sketch_near_share": (0, 1),
+    "routing.margin": (0, 10),
     "network.dial_timeout_s": (0.05, 300),
     "network.request_timeout_s": (0.05, 300),
     "network.query_timeout_s": (0.05, 3_600),

@@ -326,6 +326,7 @@ class Peer:
             fanout=fanout or self._settings.fanout,
             patience=(strategy or self.strategy).patience,
             strategy=strategy or self.strategy,
+            margin=self._settings.margin,
             preference=self._preference,
             roster=roster,
             randomness=randomness,

@@ -180,6 +180,34 @@ def draw_systems(metric: str, label: str) -> Draw:
     return draw
 
 
+def draw_costs(cost: Quantity, gain: Quantity) -> Draw:
+    """A figure of what is gained against what it costs, a panel a workload.
+
+    Variants whose names differ only in a number at the end are points of one line.
+    """
+
+    def draw(result: Json, path: Path) -> None:
+        by_workload: dict[str, dict[str, list[tuple[float, float]]]] = {}
+        for variant, runs in runs_by_variant(result).items():
+            rule, _, workload = variant.rpartition(", ")
+            costs, gains = cost.estimate(runs), gain.estimate(runs)
+            if costs is not None and gains is not None:
+                name = rule if runs[0]["x"] is None else rule.rpartition(" ")[0]
+                lines = by_workload.setdefault(workload, {})
+                lines.setdefault(name, []).append((costs.mean, gains.mean))
+        shown = panels(len(by_workload))
+        for axes, (workload, lines) in zip(shown, by_workload.items(), strict=True):
+            color_many(axes)
+            for name, points in lines.items():
+                axes.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
+            axes.set_title(workload, fontsize="small")
+            axes.set_ylabel(gain.title)
+        shown[-1].set_xlabel(cost.title)
+        save(shown[0], path, legend_beside=True)
+
+    return draw
+
+
 def draw_growth(result: Json, path: Path) -> None:
     """Mean messages so far, by the number of questions (DRAG's figure 4)."""
     (axes,) = panels(1)

@@ -87,6 +87,16 @@ CONTACTS: Final = Quantity("contacts", (*_LAST_TENTH, "contacts"))
 MESSAGES: Final = Quantity("messages", (*_LAST_TENTH, "messages"))
 BYTES: Final = Quantity("bytes", (*_LAST_TENTH, "bytes"))
 
+WHOLE_RECALL_AT_5: Final = Quantity("whole run", ("metrics", "recall_at_5_exact"), percent=True)
+WHOLE_CONTACTS: Final = Quantity("contacts", ("metrics", "contacts"))
+WHOLE_BYTES: Final = Quantity("bytes", ("metrics", "bytes"))
+FIRST_RECALL_AT_5: Final = Quantity(
+    "first tenth", ("by_tenth", 0, "recall_at_5_exact"), percent=True
+)
+WORST_RECALL_AT_5: Final = Quantity(
+    "worst later tenth", ("findings", "worst_later_tenth"), percent=True
+)
+
 WHOLE_HIT_RATE: Final = Quantity("hit rate", ("metrics", "hit_rate"), percent=True)
 WHOLE_MESSAGES: Final = Quantity("messages", ("metrics", "messages"))
 

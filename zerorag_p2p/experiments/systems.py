@@ -11,6 +11,7 @@ import numpy as np
 from zerorag_p2p.baselines.dht_lsh import DhtLsh
 from zerorag_p2p.baselines.drag import DragCounts, DragSystem
 from zerorag_p2p.baselines.exact import ExactCentral
+from zerorag_p2p.baselines.fewest_peers import FewestPeers
 from zerorag_p2p.baselines.flooding import Flooding
 from zerorag_p2p.baselines.hnsw import HnswCentral
 from zerorag_p2p.baselines.random_walk import RandomWalk
@@ -30,6 +31,7 @@ _Options = Mapping[str, int]
 
 _SYSTEMS: Final[Mapping[str, Callable[[Scenario, _Options], System]]] = {
     "exact": lambda scenario, options: ExactCentral(),
+    "fewest-peers": lambda scenario, options: FewestPeers(),
     "hnsw": lambda scenario, options: HnswCentral(),
     "dht-lsh": lambda scenario, options: DhtLsh(**options, seed=scenario.seed),
     "semantic-tree": lambda scenario, options: SemanticTree(

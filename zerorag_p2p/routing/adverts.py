@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerorag_p2p.model import NEVER_COMPARED, HashPrefix, PeerId, Score, Vector
-from zerorag_p2p.routing.evidence import ERROR_MARGIN, Advertised
+from zerorag_p2p.routing.evidence import Advertised
 from zerorag_p2p.routing.peers import PeerTable
 from zerorag_p2p.routing.rows import MakeRows, MatrixRows
 from zerorag_p2p.wire.codes import score_errors
@@ -148,6 +148,7 @@ class AdvertisementStore:
         *,
         have: Container[HashPrefix] = (),
         above: Score = NEVER_COMPARED,
+        margin: float = 0.0,
         excluded: Container[PeerId] = (),
     ) -> list[AdvertisedDocument]:
         """The advertised documents that promise most, best first, each with all who advertise it.
@@ -156,14 +157,15 @@ class AdvertisementStore:
             embedding: The query.
             limit: Most documents.
             have: Documents that are of no use.
-            above: What a score, within its margin of error, has to exceed.
+            above: What a score has to exceed, if it may be `margin` standard errors better.
+            margin: How far scores may be off, in standard errors.
             excluded: Peers whose advertisements do not count.
         """
         size = len(self._documents)
         similarities = self._rows.dot(embedding, size)
         rows = np.arange(size)
         if above > NEVER_COMPARED:
-            reach = similarities.astype(np.float64) + ERROR_MARGIN * self._errors[:size]
+            reach = similarities.astype(np.float64) + margin * self._errors[:size]
             rows = np.flatnonzero(reach > above)
         rows = rows[np.argsort(-similarities[rows], kind="stable")]
         found: dict[HashPrefix | PeerId, tuple[int, list[PeerId]]] = {}

@@ -7,10 +7,6 @@ from typing import Final
 
 from zerorag_p2p.model import HashPrefix, PeerId, Score
 
-#: Standard errors by which a true score is taken to differ from an advertised one at most.
-#: Measured (docs/routing.md).
-ERROR_MARGIN: Final = 1.25
-
 #: Standard errors beyond which a peer that did not return what it advertises is not believed that
 #: it was not good enough.
 DOUBT: Final = 3.0
@@ -30,15 +26,13 @@ class Advertised:
     document: HashPrefix | None = None
     error: float = 0.0
 
-    @property
-    def reach(self) -> Score:
-        """The most that the document's own score may be."""
-        return self.score + ERROR_MARGIN * self.error
+    def reach(self, margin: float) -> Score:
+        """The most that the document's own score may be, `margin` standard errors up."""
+        return self.score + margin * self.error
 
-    @property
-    def floor(self) -> Score:
-        """The least that the document's own score may be."""
-        return self.score - ERROR_MARGIN * self.error
+    def floor(self, margin: float) -> Score:
+        """The least that the document's own score may be, `margin` standard errors down."""
+        return self.score - margin * self.error
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,7 @@ class Walk:
         strategy: The functions that make up the routing algorithm.
         roster: Peers that exploration may add, in any order.
         randomness: Order of exploration.
+        margin: Standard errors by which advertised scores may be off.
         preference: Tells peers apart that would do equally well.
         steps: What was done so far.
         visited: Everybody asked so far.
@@ -171,6 +172,7 @@ class Walk:
     fanout: int = 1
     patience: int = 3
     roster: Sequence[PeerId] = ()
+    margin: float = 1.25
     preference: Preference = hash
     steps: list[Step] = field(default_factory=list)
     visited: dict[PeerId, Step] = field(default_factory=dict)
@@ -288,12 +290,12 @@ class Walk:
         open_, coming = self._promises(self.frontier), self._promises(self._in_flight)
         promised = sorted((open_ | coming).values(), key=lambda item: -item.score)[:MAX_WANTED]
         sure = [found.score for found in self._found.values()]
-        sure += [item.floor for item in promised]
+        sure += [item.floor(self.margin) for item in promised]
         threshold = sorted(sure)[-self.k] if len(sure) >= self.k else NEVER_COMPARED
         return {
             key: item
             for key, item in open_.items()
-            if key not in coming and item in promised and item.reach > threshold
+            if key not in coming and item in promised and item.reach(self.margin) > threshold
         }
 
     def _promises(

@@ -38,6 +38,7 @@ class Rules(NamedTuple):
         fanout: Requests of a round.
         referrals: Most referrals, or documents referred to.
         memory_referrals: Most referrals by query memory beside these.
+        margin: Standard errors by which advertised scores may be off.
         known: Most documents that a walk by documents starts from.
         patience: Contacts that have to bring nothing before evidence stops a walk.
         draws: Members drawn to explore.
@@ -60,6 +61,7 @@ class Rules(NamedTuple):
     fanout: int
     referrals: int
     memory_referrals: int
+    margin: float
     known: int
     patience: int
     draws: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from zerorag_p2p.routing.evidence import DOUBT, ERROR_MARGIN
+from zerorag_p2p.routing.evidence import DOUBT
 from zerorag_p2p.simulation.arrays import NOBODY, OPEN, Scratch, World
 from zerorag_p2p.simulation.candidates import consider
 from zerorag_p2p.simulation.compiled import NEVER, compiled, preference
@@ -14,6 +14,11 @@ from zerorag_p2p.simulation.peer_state import see_advertisement
 _NOT_SCORED = -np.inf
 
 # What a peer knows others to advertise (`routing.adverts.AdvertisementStore.best_documents`).
+
+
+@compiled
+def _margin(world: World, document: int) -> np.float64:
+    return np.float64(world.rules.margin * np.float64(world.similarities.error[document]))
 
 
 @compiled
@@ -45,9 +50,7 @@ def find_documents(world: World, peer: int, excluded: int, limit: int, told: boo
             score = scores[document]
             if count == limit and score <= documents[count - 1].score:
                 continue
-            reach = np.float64(score) + ERROR_MARGIN * np.float64(
-                world.similarities.error[document]
-            )
+            reach = np.float64(score) + _margin(world, document)
             if not reach > above or (told and _is_told(scratch, document)):
                 continue
             repeated = False
@@ -326,11 +329,6 @@ def find_wanted(world: World) -> int:
             promise.wanted = 1
             wanted += 1
     return wanted
-
-
-@compiled
-def _margin(world: World, document: int) -> np.float64:
-    return np.float64(ERROR_MARGIN * np.float64(world.similarities.error[document]))
 
 
 @compiled

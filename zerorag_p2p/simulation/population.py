@@ -100,8 +100,12 @@ class Population:
         self._holders = [0] * len(workload.documents)
         self._by_peer: dict[PeerId, Participant] = {}
         self._numbers: dict[PeerId, int] = {}
-        limit = strategy_from(scenario.routing).sketch_limit
-        self._sketched = sketched_places(workload, limit, scenario.seed)
+        self._sketched = sketched_places(
+            workload,
+            strategy_from(scenario.routing).sketch_limit,
+            near_share=scenario.routing.sketch_near_share,
+            seed=scenario.seed,
+        )
         self._sketched_by: list[list[int]] = [[] for _ in workload.holdings]
         for place, sketched in enumerate(self._sketched.tolist()):
             for other in sketched:

@@ -337,6 +337,7 @@ def _rules(scenario: Scenario) -> arrays.Rules:
         fanout=routing.fanout,
         referrals=routing.referral_limit,
         memory_referrals=strategy.memory_referral_limit if by_document else 0,
+        margin=routing.margin,
         known=known,
         patience=strategy.patience,
         draws=2 * routing.contact_budget + 1,
@@ -366,7 +367,12 @@ def _make_peers(
     # never are.
     peers = arrays.Peers(
         at_place=np.arange(places, dtype=np.int32),
-        sketches=sketched_places(workload, strategy_from(routing).sketch_limit, scenario.seed),
+        sketches=sketched_places(
+            workload,
+            strategy_from(routing).sketch_limit,
+            near_share=routing.sketch_near_share,
+            seed=scenario.seed,
+        ),
         state=np.zeros(count, dtype=arrays.PEER),
         held=np.zeros((count, 1 + most), dtype=np.int32),
         chain=np.zeros((count, len(plan.introduced)), dtype=np.int8),

@@ -1,7 +1,7 @@
 """Whose advertisements a peer keeps beside its neighbours', once gossip has done its work.
 
-Half are of the peers nearest by content, half of peers drawn at random, as `routing.sketches`
-chooses them. Simulators take this state for given: a peer that is replaced is followed by its
+Some are of the peers nearest by content, the others of peers drawn at random, as
+`routing.sketches` chooses them. Simulators take this state for given: a peer that is replaced is followed by its
 successor, and nothing takes time.
 """
 
@@ -19,7 +19,9 @@ from zerorag_p2p.workloads.workload import PeerDocuments, Workload
 _CHUNK: Final = 512
 
 
-def sketched_places(workload: Workload, limit: int, seed: int) -> NDArray[np.int32]:
+def sketched_places(
+    workload: Workload, limit: int, *, near_share: float, seed: int
+) -> NDArray[np.int32]:
     """For every place the places whose advertisements it keeps.
 
     Nearness is the cosine of the mean vectors of what is held.
@@ -27,6 +29,7 @@ def sketched_places(workload: Workload, limit: int, seed: int) -> NDArray[np.int
     Args:
         workload: Who holds what at first.
         limit: Most places for each.
+        near_share: Share of them that are the nearest.
         seed: Draws the random ones.
 
     Returns:
@@ -40,7 +43,7 @@ def sketched_places(workload: Workload, limit: int, seed: int) -> NDArray[np.int
         for place in range(places):
             sketched[place] = np.delete(everybody, place)
         return sketched
-    near = limit // 2
+    near = round(limit * near_share)
     generator = np.random.default_rng(seed)
     means = mean_vectors(workload.holdings, workload.vectors)
     for start in range(0, places, _CHUNK):

@@ -1,0 +1,194 @@
+"""Complete answers: what the published overlay loses, and what each part of the cure is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from zerorag_p2p.experiments.all_systems import CONSORTIA, PEERS
+from zerorag_p2p.experiments.experiment import (
+    OWN_STATE_FIRST,
+    PAPER_NETWORK,
+    PAPER_ROUTING,
+    Baseline,
+    Draw,
+    Experiment,
+    Variant,
+    with_routing,
+)
+from zerorag_p2p.experiments.plots import draw_costs, draw_systems
+from zerorag_p2p.experiments.quantity import (
+    FIRST_RECALL_AT_5,
+    RECALL_AT_5,
+    WHOLE_BYTES,
+    WHOLE_CONTACTS,
+    WHOLE_RECALL_AT_5,
+    WORST_RECALL_AT_5,
+    Quantity,
+)
+from zerorag_p2p.workloads.results import Json
+from zerorag_p2p.workloads.scenario import Scenario
+
+_NAME: Final = "complete"
+
+#: Sizes at which PubMedQA is dealt out with copies, up to that of the scale.
+SIZES: Final = (200, 1_000, 5_000, 10_000, 50_000)
+
+#: Contact budgets at which rules are compared that know no other end.
+BUDGETS: Final = (3, 5, 8, 12, 20, 50)
+
+#: What `complete` is changed to, one thing at a time.
+_CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
+    _NAME: {},
+    "without sketches": {"sketch_limit": 0},
+    "50 sketches": {"sketch_limit": 50},
+    "100 sketches": {"sketch_limit": 100},
+    "400 sketches": {"sketch_limit": 400},
+    "100 sketches, all random": {"sketch_limit": 100, "sketch_near_share": 0.0},
+    "100 sketches, all near": {"sketch_limit": 100, "sketch_near_share": 1.0},
+    "without neighbours": {"neighbor_choice": "none", "initial_neighbors": 0},
+    "neighbours by best document": {"neighbor_choice": "best-document"},
+    "with query memory": {"memory_referral_limit": 3},
+    "referrals to peers": {"referral": "best-peers"},
+    "best peer next": {"order": "best-peer", "stopping": "settled"},
+    "without margin": {"margin": 0.0},
+    "float32 advertised": {"advertisement_bits": 32},
+    "2 bits advertised": {"advertisement_bits": 2},
+    "1 bit advertised": {"advertisement_bits": 1},
+    "3 referrals": {"referral_limit": 3},
+    "5 referrals": {"referral_limit": 5},
+}
+
+
+def _complete(scenario: Scenario, **changes: Any) -> Scenario:
+    return with_routing(scenario, routing="complete", **changes)
+
+
+def _place(scenario: Scenario) -> str:
+    return f"{scenario.workload} {scenario.peers}"
+
+
+def _consortia(scenario: Scenario, sizes: Iterable[int] = (50, *CONSORTIA)) -> list[Scenario]:
+    peers = dict.fromkeys(min(size, scenario.peers) for size in sizes)
+    return [replace(scenario, workload="consortium", peers=size) for size in peers]
+
+
+def _decay(scenario: Scenario) -> list[Variant]:
+    sizes = [size for size in SIZES if size <= scenario.peers] or [scenario.peers]
+    places = [replace(scenario, peers=size) for size in sizes]
+    return [
+        variant
+        for place in (*places, *_consortia(scenario, CONSORTIA))
+        for variant in (
+            Variant(f"{OWN_STATE_FIRST}, {_place(place)}", place),
+            Variant(f"{_NAME}, {_place(place)}", _complete(place)),
+        )
+    ]
+
+
+def _parts(scenario: Scenario) -> list[Variant]:
+    large = replace(scenario, peers=min(PEERS, scenario.peers))
+    return [
+        Variant(f"{name}, {_place(place)}", _complete(place, **changes))
+        for place in (large, *_consortia(scenario))
+        for name, changes in _CHANGES.items()
+    ]
+
+
+def _stopping(scenario: Scenario) -> list[Variant]:
+    large = replace(scenario, peers=min(PEERS, scenario.peers))
+    return [
+        variant
+        for place in (large, *_consortia(scenario, CONSORTIA[-1:]))
+        for variant in _rules(place)
+    ]
+
+
+def _rules(place: Scenario) -> list[Variant]:
+    name = _place(place)
+
+    def variants(rule: str, values: Sequence[int], change: Callable[[int], Scenario]) -> Any:
+        return [Variant(f"{rule} {value}, {name}", change(value), x=value) for value in values]
+
+    return [
+        Variant(f"fewest peers, {name}", place, Baseline("fewest-peers")),
+        *variants(
+            "published, budget", BUDGETS, lambda value: with_routing(place, contact_budget=value)
+        ),
+        *variants(
+            "published, settled after",
+            (1, 3, 5),
+            lambda value: with_routing(place, stopping="settled", patience=value),
+        ),
+        *variants(
+            "complete, budget",
+            BUDGETS,
+            lambda value: _complete(place, stopping="budget", contact_budget=value),
+        ),
+        *variants(
+            "complete, patience", (0, 1, 2, 3, 5), lambda value: _complete(place, patience=value)
+        ),
+    ]
+
+
+def _read(result: Json) -> Json:
+    """The worst tenth but the first, in which nobody knows anybody yet."""
+    later = [tenth["recall_at_5_exact"] for tenth in result["by_tenth"][1:]]
+    return {"worst_later_tenth": min(later)}
+
+
+def _experiment(
+    name: str,
+    shows: str,
+    variants: Callable[[Scenario], Sequence[Variant]],
+    draw: Draw,
+    quantities: Sequence[Quantity],
+) -> Experiment:
+    return Experiment(
+        name=name,
+        shows=shows,
+        source="",
+        # Recall of the exact answer is about whole walks: no real querier knows the target.
+        base=partial(
+            Scenario,
+            name=name,
+            shows=shows,
+            workload="pubmedqa",
+            stop_at_target=False,
+            routing=PAPER_ROUTING,
+            network=PAPER_NETWORK,
+        ),
+        variants=variants,
+        quantities=quantities,
+        draw=draw,
+        read=_read,
+    )
+
+
+_RECALL: Final = (FIRST_RECALL_AT_5, WORST_RECALL_AT_5, RECALL_AT_5, WHOLE_RECALL_AT_5)
+
+COMPLETE: Final = (
+    _experiment(
+        "decay",
+        "How complete answers are as the overlay learns, published and complete",
+        _decay,
+        draw_systems("recall_at_5_exact", "recall@5 of exact"),
+        (*_RECALL, WHOLE_CONTACTS, WHOLE_BYTES),
+    ),
+    _experiment(
+        "parts",
+        "What each part of complete routing is worth",
+        _parts,
+        draw_costs(WHOLE_CONTACTS, WHOLE_RECALL_AT_5),
+        (*_RECALL, WHOLE_CONTACTS, WHOLE_BYTES),
+    ),
+    _experiment(
+        "stopping",
+        "When to stop: recall@5 against contacts, for every rule",
+        _stopping,
+        draw_costs(WHOLE_CONTACTS, WHOLE_RECALL_AT_5),
+        (WHOLE_RECALL_AT_5, RECALL_AT_5, WHOLE_CONTACTS, WHOLE_BYTES),
+    ),
+)
