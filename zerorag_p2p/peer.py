@@ -240,6 +240,7 @@ class Peer:
             self._settings.referral_limit,
             have=frozenset(request.have),
             above=NEVER_COMPARED if request.above is None else request.above,
+            margin=self._settings.margin,
             excluded=(requester, self.peer_id),
         )
         referrals = refer_to_few(documents, self._preference)
@@ -323,7 +324,7 @@ class Peer:
             querier=self.peer_id,
             k=k or self._settings.k,
             budget=budget or self._settings.contact_budget,
-            fanout=fanout or self._settings.fanout,
+            fanout=fanout or (strategy or self.strategy).fanout,
             patience=(strategy or self.strategy).patience,
             strategy=strategy or self.strategy,
             margin=self._settings.margin,

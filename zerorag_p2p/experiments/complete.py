@@ -63,7 +63,8 @@ _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _complete(scenario: Scenario, **changes: Any) -> Scenario:
-    return with_routing(scenario, routing="complete", **changes)
+    # One after the other, so that contacts are not those of parallel requests.
+    return with_routing(scenario, **{"routing": "complete", "fanout": 1, **changes})
 
 
 def _place(scenario: Scenario) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from zerorag_p2p.routing.strategy import strategy_from
 from zerorag_p2p.workloads.outcome_table import NO_HIT, OutcomeTable
 from zerorag_p2p.workloads.plan import CrashPeers, Plan, ReplacePeer
 from zerorag_p2p.workloads.results import Json, make_result
@@ -112,6 +113,6 @@ class _Measuring:
         if self._scenario.rounds and table.requests_to_target is not None:
             requests = table.requests_to_target[table.requests_to_target != NO_HIT]
             if len(requests):
-                rounds = -(-requests // routing.fanout)
+                rounds = -(-requests // strategy_from(routing).fanout)
                 metrics["rounds_to_target"] = round(float(rounds.mean()), 6)
         return metrics

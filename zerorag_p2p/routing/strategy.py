@@ -61,6 +61,7 @@ class Strategy:
         explore: Peers to ask once the frontier is dry.
         stop: Why a walk should end before its budget is spent, or None.
         patience: Contacts that have to bring nothing before `stop` ends a walk.
+        fanout: Requests in flight at a time, at most.
         sketch_limit: Most advertisements of other peers than neighbours that are of use.
         memory_referral_limit: Most referrals by query memory beside those by document.
     """
@@ -73,6 +74,7 @@ class Strategy:
     explore: Callable[[Walk], Iterable[PeerId]]
     stop: Callable[[Walk], str | None]
     patience: int
+    fanout: int
     sketch_limit: int
     memory_referral_limit: int
 
@@ -115,9 +117,11 @@ def choose_best(walk: Walk) -> Candidate | None:
 def choose_for_wanted(walk: Walk) -> Candidate | None:
     """The peer that advertises most of the wanted documents, then the one with the best of them.
 
-    Once everything wanted was asked for and answered, the peer with the best frontier score.
+    While others are being asked, only for documents that are expected to belong into the result,
+    or if little is known; unless time is short. Once everything wanted was asked for and answered,
+    the peer with the best frontier score.
     """
-    wanted = walk.wanted()
+    wanted = walk.wanted(expected=walk.in_flight > 0 and not walk.hurried)
     if wanted:
         best: tuple[int, Score, float] | None = None
         chosen = None
@@ -128,7 +132,7 @@ def choose_for_wanted(walk: Walk) -> Candidate | None:
                 if best is None or rank > best:
                     best, chosen = rank, candidate
         return chosen
-    if walk.in_flight:
+    if walk.in_flight and not walk.hurried and not walk.cold:
         return None
     return choose_best(walk)
 
@@ -226,7 +230,7 @@ REFERRALS: Final[Mapping[str, Referring]] = {item.value: item for item in Referr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """What a preset stands for: the names of the functions, and two figures."""
+    """What a preset stands for: the names of the functions, and some figures."""
 
     start: str = "own-state-first"
     evidence: str = "best"
@@ -236,6 +240,7 @@ class Preset:
     exploration: str = "roster"
     stopping: str = "budget"
     patience: int = 3  # guess
+    fanout: int = 1  # paper, section 3.3
     sketch_limit: int = 0
     memory_referral_limit: int = 0
 
@@ -252,6 +257,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         neighbor_choice="unknown-document",
         stopping="nothing-wanted",
         patience=1,
+        fanout=4,
         sketch_limit=200,
     ),
     "random": Preset(start="roster", evidence="none", neighbor_choice="none", exploration="none"),
@@ -282,6 +288,7 @@ def strategy_from(config: RoutingConfig) -> Strategy:
         explore=chosen("exploration", EXPLORATION),
         stop=chosen("stopping", STOPPING),
         patience=figure("patience"),
+        fanout=figure("fanout"),
         sketch_limit=figure("sketch_limit"),
         memory_referral_limit=figure("memory_referral_limit"),
     )

@@ -156,6 +156,7 @@ class Walk:
         roster: Peers that exploration may add, in any order.
         randomness: Order of exploration.
         margin: Standard errors by which advertised scores may be off.
+        hurried: Whether time is short, so that as much as may be is asked at once.
         preference: Tells peers apart that would do equally well.
         steps: What was done so far.
         visited: Everybody asked so far.
@@ -173,6 +174,7 @@ class Walk:
     patience: int = 3
     roster: Sequence[PeerId] = ()
     margin: float = 1.25
+    hurried: bool = False
     preference: Preference = hash
     steps: list[Step] = field(default_factory=list)
     visited: dict[PeerId, Step] = field(default_factory=dict)
@@ -281,21 +283,32 @@ class Walk:
         """Take a document that did not verify out of the results."""
         self._found.pop(content_hash, None)
 
-    def wanted(self) -> dict[HashPrefix | PeerId, Advertised]:
+    @property
+    def cold(self) -> bool:
+        """Whether fewer than k documents are found or promised by who is being asked."""
+        return len(self._found) + len(self._promises(self._in_flight)) < self.k
+
+    def wanted(self, *, expected: bool = False) -> dict[HashPrefix | PeerId, Advertised]:
         """Advertised documents that may belong into the result and that nobody was asked for yet.
 
         The k-th best is compared with, of what was found by its score and of what is advertised by
         the least that its score may be.
+
+        Args:
+            expected: Only those that belong into it if their scores are as advertised.
         """
+        margin = 0.0 if expected else self.margin
         open_, coming = self._promises(self.frontier), self._promises(self._in_flight)
         promised = sorted((open_ | coming).values(), key=lambda item: -item.score)[:MAX_WANTED]
         sure = [found.score for found in self._found.values()]
-        sure += [item.floor(self.margin) for item in promised]
+        sure += [item.floor(margin) for item in promised]
         threshold = sorted(sure)[-self.k] if len(sure) >= self.k else NEVER_COMPARED
         return {
             key: item
             for key, item in open_.items()
-            if key not in coming and item in promised and item.reach(self.margin) > threshold
+            if key not in coming
+            and item in promised
+            and (item.reach(margin) > threshold or (expected and item.score == threshold))
         }
 
     def _promises(

@@ -123,6 +123,7 @@ OUTCOME = np.dtype(
         ("recall_at_1", np.int32),
         ("recall_at_5", np.float32),  # nan where not measured
         ("contacts", np.int32),
+        ("rounds", np.int32),  # of requests sent at once
         ("replies", np.int32),
         ("failures", np.int32),  # contacts given up before the target was found
         ("documents", np.int32),  # in all replies

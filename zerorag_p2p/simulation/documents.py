@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerorag_p2p.routing.evidence import DOUBT
-from zerorag_p2p.simulation.arrays import NOBODY, OPEN, Scratch, World
+from zerorag_p2p.simulation.arrays import COMING, NOBODY, OPEN, Scratch, World
 from zerorag_p2p.simulation.candidates import consider
 from zerorag_p2p.simulation.compiled import NEVER, compiled, preference
 from zerorag_p2p.simulation.peer_state import see_advertisement
@@ -310,8 +310,13 @@ def settle(world: World, candidate: int, returned: int) -> None:
 
 
 @compiled
-def find_wanted(world: World) -> int:
-    """Mark the documents that are wanted; how many there are."""
+def find_wanted(world: World, expected: bool) -> int:
+    """Mark the documents that are wanted; how many there are.
+
+    Args:
+        world: Changed.
+        expected: Whether only those count that are expected to belong into the result.
+    """
     scratch, walk = world.scratch, world.scratch.walk[0]
     for number in range(walk.promises):
         scratch.promises[number].state = 0
@@ -320,12 +325,14 @@ def find_wanted(world: World) -> int:
         pair = scratch.pairs[place]
         scratch.promises[pair.promise].state |= scratch.candidates[pair.candidate].open
     looked_at = _take_promises(scratch)
-    threshold = _threshold(world, looked_at)
+    errors = 0.0 if expected else 1.0
+    threshold = _threshold(world, looked_at, errors)
     wanted = 0
     for place in range(looked_at):
         promise = scratch.promises[scratch.wanted[place]]
-        reach = np.float64(promise.score) + _margin(world, promise.document)
-        if promise.state == OPEN and reach > threshold:
+        reach = np.float64(promise.score) + errors * _margin(world, promise.document)
+        enough = reach > threshold or (expected and reach == threshold)
+        if promise.state == OPEN and enough:
             promise.wanted = 1
             wanted += 1
     return wanted
@@ -352,8 +359,8 @@ def _take_promises(scratch: Scratch) -> int:
 
 
 @compiled
-def _threshold(world: World, promises: int) -> np.float64:
-    """The k-th best score that there is sure to be."""
+def _threshold(world: World, promises: int, errors: float) -> np.float64:
+    """The k-th best score, of what is promised with `errors` margins taken off."""
     scratch, walk, k = world.scratch, world.scratch.walk[0], world.rules.k
     count = 0
     for place in range(walk.found):
@@ -361,7 +368,7 @@ def _threshold(world: World, promises: int) -> np.float64:
         count = _insert(scratch.sure, count, k, score)
     for place in range(promises):
         promise = scratch.promises[scratch.wanted[place]]
-        score = np.float64(promise.score) - _margin(world, promise.document)
+        score = np.float64(promise.score) - errors * _margin(world, promise.document)
         count = _insert(scratch.sure, count, k, score)
     return scratch.sure[k - 1] if count == k else np.float64(_NOT_SCORED)
 
@@ -377,6 +384,22 @@ def _insert(best: NDArray[np.float64], count: int, limit: int, score: np.float64
         position -= 1
     best[position] = score
     return min(count + 1, limit)
+
+
+@compiled
+def is_cold(world: World) -> bool:
+    """Whether fewer than k documents are found or coming (`Walk.cold`)."""
+    scratch, walk = world.scratch, world.scratch.walk[0]
+    for number in range(walk.promises):
+        scratch.promises[number].state = 0
+    for place in range(walk.pairs):
+        pair = scratch.pairs[place]
+        scratch.promises[pair.promise].state |= scratch.candidates[pair.candidate].open
+    coming = 0
+    for number in range(walk.promises):
+        promise = scratch.promises[number]
+        coming += promise.settled == 0 and (promise.state & COMING) != 0
+    return bool(walk.found + coming < world.rules.k)
 
 
 @compiled

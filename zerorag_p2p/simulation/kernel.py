@@ -29,6 +29,7 @@ from zerorag_p2p.simulation.documents import (
     consider_document,
     consider_documents,
     find_wanted,
+    is_cold,
     is_known,
     is_of_use,
     note_known,
@@ -332,16 +333,16 @@ def _complete(world: World) -> bool:
     walk = world.scratch.walk[0]
     if walk.found < world.rules.k or walk.unchanged < world.rules.patience:
         return False
-    return bool(find_wanted(world) == 0)
+    return bool(find_wanted(world, False) == 0)
 
 
 @compiled
 def _choose(world: World, asked: int) -> int:
     """Place of the candidate to ask next, or `NOBODY` to wait for those `asked` in this round."""
     if world.rules.wants:
-        if find_wanted(world):
+        if find_wanted(world, asked > 0):
             return best_offer(world)
-        if asked:
+        if asked and not is_cold(world):
             return NOBODY
     return best_candidate(world.scratch)
 
@@ -436,6 +437,7 @@ def _walk(world: World, members: NDArray[np.int32]) -> None:
         asked = _choose_round(world, members)
         if asked == 0:
             break
+        world.outcomes.rows[walk.question].rounds += 1
         silent = 0
         for number in range(asked):
             scratch.candidates[scratch.asked[number]].open = 0

@@ -252,6 +252,7 @@ class VectorisedSimulation:
             recall_at_5_exact=None if self._rules.stops_at_target else rows["recall_at_5"],
             requests_to_target=rows["requests_to_target"],
             contacts=rows["contacts"],
+            rounds=rows["rounds"] if self._scenario.rounds else None,
             failures=rows["failures"],
             messages=rows["contacts"] + rows["replies"] + 2 * adopted + 2 * rows["fetched"],
             bytes=bytes_of("contacts", sizes.request)
@@ -309,9 +310,9 @@ def _rules(scenario: Scenario) -> arrays.Rules:
     routing, network = scenario.routing, scenario.network
     if network.loss:
         raise UsageError("the vectorised simulator loses no messages: set network.loss to 0")
-    if routing.fanout > 1 and not scenario.rounds:
-        raise UsageError("the vectorised simulator asks in rounds: set rounds = true")
     strategy = strategy_from(routing)
+    if strategy.fanout > 1 and not scenario.rounds:
+        raise UsageError("the vectorised simulator asks in rounds: set rounds = true")
     known = KNOWN_PER_WANTED * routing.k
     by_document = strategy.referring is Referring.BEST_DOCUMENTS
     if by_document and known > _BITS:
@@ -334,7 +335,7 @@ def _rules(scenario: Scenario) -> arrays.Rules:
         stops_at_target=scenario.stop_at_target,
         k=routing.k,
         budget=routing.contact_budget,
-        fanout=routing.fanout,
+        fanout=strategy.fanout,
         referrals=routing.referral_limit,
         memory_referrals=strategy.memory_referral_limit if by_document else 0,
         margin=routing.margin,

@@ -32,6 +32,7 @@ class OutcomeTable:
             the result holds; nan where nobody else has a document.
         requests_to_target: int32 [n], contacts up to the one that hit, or `NO_HIT`.
         contacts: int32 [n], peers contacted.
+        rounds: int32 [n], times that contacts were sent out at once.
         failures: int32 [n], contacts that gave no answer.
         messages: int32 [n], messages sent for the question, replies included.
         bytes: int64 [n], their bytes.
@@ -47,6 +48,7 @@ class OutcomeTable:
     recall_at_5_exact: NDArray[np.float32] | None = None
     requests_to_target: NDArray[np.int32] | None = None
     contacts: NDArray[np.int32] | None = None
+    rounds: NDArray[np.int32] | None = None
     failures: NDArray[np.int32] | None = None
     messages: NDArray[np.int32] | None = None
     bytes: NDArray[np.int64] | None = None
@@ -87,7 +89,7 @@ class OutcomeTable:
             requests = self.requests_to_target[answerable & (self.requests_to_target != NO_HIT)]
             if len(requests):
                 metrics["requests_to_target"] = _mean(requests)
-        for name in ("contacts", "failures", "messages", "bytes", "hops"):
+        for name in ("contacts", "rounds", "failures", "messages", "bytes", "hops"):
             column = getattr(self, name)
             if column is not None and len(column):
                 metrics[name] = _mean(column)
