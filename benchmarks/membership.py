@@ -1,12 +1,14 @@
 """Membership at scale: a thousand reactors on a network that loses messages.
 
-    python -m benchmarks.membership [TABLE ...] [--peers 1000] [--rounds 1000] [--seed 1]
+    python -m benchmarks.membership [TABLE ...] [--peers 1000] [--rounds 1000] [--limit 200]
+        [--seed 1]
 
 Every peer is a real `Membership`; only the clock, the network and the signatures are simulated.
 Prints a JSON object: how the overlay forms (formation), what is left of the entries of peers that
 crash (crash), how a partition heals (partition), detection time and false positives at several loss
-rates (detection), and whether a live peer is removed in a long run with 5% loss (endurance, most of
-the time it all takes). A round is the interval of view exchanges, which equals the ping interval.
+rates (detection), how advertisements of others spread and what they cost (sketches), and whether a
+live peer is removed in a long run with 5% loss (endurance, most of the time it all takes). A round
+is the interval of view exchanges, which equals the ping interval.
 """
 
 from __future__ import annotations
@@ -28,15 +30,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.advertising import consortium, nearest, sketching_of
 from zerorag_p2p.config import MembershipConfig
 from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.identity.records import PeerRecord
 from zerorag_p2p.membership.detector import PeerState
 from zerorag_p2p.membership.events import (
+    ContactFailed,
     Effect,
     Event,
     NoteDied,
     NoteSuspected,
+    PullAdvertisements,
+    PullEnded,
+    PullWanted,
     RelayEnded,
     RelayPing,
     Reply,
@@ -49,7 +56,17 @@ from zerorag_p2p.membership.events import (
 )
 from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import PeerId
-from zerorag_p2p.wire.gossip import Ack, GossipReply, GossipRequest, RosterRequest
+from zerorag_p2p.node.sketching import Sketching
+from zerorag_p2p.wire.gossip import (
+    Ack,
+    AdvertisementsReply,
+    AdvertisementsRequest,
+    GossipReply,
+    GossipRequest,
+    RosterRequest,
+    encode_gossip,
+    encode_gossip_reply,
+)
 
 #: Takes a reply, or None for one that never comes.
 Answer: TypeAlias = Callable[[GossipReply | None], None]
@@ -102,6 +119,10 @@ class Swarm:
         self.down: set[PeerId] = set()
         self.verdicts: list[Verdict] = []
         self.messages = 0
+        #: Of the peers that keep advertisements of others; filled before they are added.
+        self.sketching: dict[PeerId, Sketching] = {}
+        #: Bytes of requests for advertisements of others, and of the replies to them.
+        self.pulled_bytes = 0
         self._seed = seed
         self._randomness = random.Random(f"network {seed}")
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -126,6 +147,7 @@ class Swarm:
             roster_version=1,
             members=max(len(self.members), 1),
             randomness=random.Random(f"{peer} {self._seed} {self.now}"),
+            near=self.sketching[peer].near if peer in self.sketching else None,
             open_record=open_record,
         )
         if saved is not None:
@@ -204,6 +226,8 @@ class Swarm:
                 return message
             case Send():
                 self._request(peer, effect)
+            case PullAdvertisements():
+                self._pull(peer, effect)
             case NoteSuspected() | NoteDied():
                 self._note(peer, effect)
             case _:
@@ -232,6 +256,37 @@ class Swarm:
 
         self._ask(sender, send.peer, send.request, answer)
 
+    def _pull(self, sender: PeerId, pull: PullAdvertisements) -> None:
+        deadline = self.now + pull.timeout_s
+        request = self.sketching[sender].request()
+        self.pulled_bytes += len(encode_gossip(request))
+
+        def end(reply: GossipReply) -> None:
+            gained = isinstance(reply, AdvertisementsReply) and self.sketching[sender].take_in(
+                pull.peer, reply
+            )
+            self.report(sender, PullEnded(pull.peer, gained))
+
+        def fail() -> None:
+            self.report(sender, ContactFailed(pull.peer))
+
+        def answer(reply: GossipReply | None) -> None:
+            if reply is None:
+                self._at(deadline, fail)
+            else:
+                self._later(lambda: end(reply))
+
+        self._ask(sender, pull.peer, request, answer)
+
+    def _answer_pull(
+        self, peer: PeerId, asker: PeerId, request: AdvertisementsRequest
+    ) -> GossipReply:
+        reply = self.sketching[peer].answer(asker, request)
+        self.pulled_bytes += len(encode_gossip_reply(reply))
+        if isinstance(reply, AdvertisementsReply) and self.sketching[peer].wants(asker, request):
+            self.report(peer, PullWanted(asker))
+        return reply
+
     def _ask(self, sender: PeerId, to: PeerId, request: GossipRequest, answer: Answer) -> None:
         """Carry a request over and its reply back; None if either does not get through."""
 
@@ -241,6 +296,9 @@ class Swarm:
         def arrive() -> None:
             if to in self.down or isinstance(request, RosterRequest):
                 answer(None)
+                return
+            if isinstance(request, AdvertisementsRequest):
+                reply(self._answer_pull(to, sender, request))
                 return
             membership = self.peers[to]
             for effect in membership.handle(RequestReceived(sender, request), self.now):
@@ -468,7 +526,46 @@ def endurance(count: int, rounds: int, seed: int) -> dict[str, Any]:
     return {"loss": 0.05, "rounds": rounds, **mistakes(swarm, count * rounds)}
 
 
-TABLES = ("formation", "crash", "partition", "detection", "endurance")
+def advertising(count: int, limit: int, seed: int) -> tuple[Swarm, dict[PeerId, set[PeerId]]]:
+    """Peers that start as `joined` and keep at most `limit` sketches; for each the nearest half."""
+    swarm = Swarm(seed=seed)
+    members = consortium(count, lambda: swarm.now, seed)
+    peers = [member.identity.peer_id for member in members]
+    swarm.sketching = sketching_of(members, limit, lambda: swarm.now, seed)
+    swarm.members.update(peers)
+    for peer in peers:
+        swarm.add(peer, peers[:1])
+    return swarm, nearest(members, limit // 2)
+
+
+def nearest_held(swarm: Swarm, wanted: dict[PeerId, set[PeerId]]) -> float:
+    """Share of the nearest advertisements that is held."""
+    held = sum(len(best & set(swarm.sketching[peer].near())) for peer, best in wanted.items())
+    return held / sum(map(len, wanted.values()))
+
+
+def sketches(count: int, limit: int, seed: int) -> list[dict[str, Any]]:
+    """How soon everybody holds the nearest advertisements, and the bytes it costs."""
+    swarm, wanted = advertising(count, limit, seed)
+    hour = round(3_600 / swarm.settings.exchange_interval_s)
+    rows, last, before = [], 0, 0
+    for rounds in (5, 10, 15, 20, 30, 40, 80, 160, hour, 2 * hour):
+        swarm.run(rounds - last)
+        hourly = (swarm.pulled_bytes - before) / count / (rounds - last) * hour
+        sizes = [kept.size for kept in swarm.sketching.values()]
+        rows.append(
+            {
+                "rounds": rounds,
+                "nearest_held": round(nearest_held(swarm, wanted), 4),
+                "kilobytes_held": round(statistics.mean(sizes) / 1_000, 1),
+                "kilobytes_a_peer_and_hour": round(hourly / 1_000, 1),
+            }
+        )
+        last, before = rounds, swarm.pulled_bytes
+    return rows
+
+
+TABLES = ("formation", "crash", "partition", "detection", "sketches", "endurance")
 
 
 def main() -> int:
@@ -477,6 +574,7 @@ def main() -> int:
     parser.add_argument("tables", nargs="*", help=f"some of {', '.join(TABLES)}; all if none")
     parser.add_argument("--peers", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=1_000, help="of endurance")
+    parser.add_argument("--limit", type=int, default=200, help="of sketches a peer")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     unknown = set(options.tables) - set(TABLES)
@@ -488,6 +586,7 @@ def main() -> int:
         "crash": lambda: crash(peers, seed),
         "partition": lambda: partition(peers, seed),
         "detection": lambda: [detection(peers, loss, seed) for loss in (0.0, 0.05, 0.2)],
+        "sketches": lambda: sketches(peers, options.limit, seed),
         "endurance": lambda: endurance(peers, options.rounds, seed),
     }
     began = time.monotonic()

@@ -67,7 +67,9 @@ def _scenario(folder: Path | None, peers: int, **settings: bool) -> Scenario:
         shows="",
         workload="synthetic" if folder is None else "pubmedqa",
         peers=peers,
-        routing=RoutingConfig(start="paper", exploration="none", advertisement_limit=100),
+        routing=RoutingConfig(
+            routing="paper", start="paper", exploration="none", advertisement_limit=100
+        ),
         **settings,
     )
 

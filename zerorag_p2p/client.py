@@ -339,7 +339,7 @@ class Client(_Connection):
             purpose: Purpose of use, "treatment" or "TREAT" for instance.
             view: How much of each document is wanted: "title", "passage" or "whole".
             user: Pseudonym of the person who asks, for the audit of both sides.
-            routing: "paper", or "random" for members in random order.
+            routing: "complete", "paper", or "random" for members in random order.
             stopping: "budget" or "settled".
             remember: Whether the peers asked may remember the query to route later ones.
             on_progress: Called as contacts begin and end.
@@ -699,7 +699,7 @@ class TestnetClient(_Connection):
             budget: How many peers may be asked at most.
             fanout: How many of them at once.
             purpose: Purpose of use.
-            routing: "paper", or "random" for members in random order.
+            routing: "complete", "paper", or "random" for members in random order.
             stopping: "budget" or "settled".
         """
         return self._post(

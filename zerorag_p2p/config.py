@@ -143,7 +143,8 @@ class RoutingConfig:
     """How queries find their way. Each function is chosen by name (docs/routing.md).
 
     Attributes:
-        routing: Preset that names the functions below; "paper" is the published algorithm.
+        routing: Preset that names the functions below: "complete", or "paper", the published
+            algorithm.
         start: "own-state-first" or "paper" (from the neighbours, unscored).
         evidence: How the evidence of a referral becomes a frontier score.
         referral: Whom a peer refers to: the "best-peers" by any evidence, or for each of the
@@ -162,11 +163,12 @@ class RoutingConfig:
         sketch_near_share: Share of these that are of the peers nearest by content; the others are of
             peers drawn at random.
         margin: Standard errors by which advertised scores are taken to be off at most.
+        fanout: Most requests in flight at a time; without a value 1 with "paper", 4 with "complete".
         patience: Contacts in a row that have to bring nothing before evidence stops a walk; without
             a value 3 with "paper", 1 with "complete".
     """
 
-    routing: str = "paper"
+    routing: str = "complete"
     start: str | None = None
     evidence: str | None = None
     referral: str | None = None
@@ -176,7 +178,7 @@ class RoutingConfig:
     stopping: str | None = None
     k: int = 5  # paper, section 4.3
     contact_budget: int = 50  # paper, section 4.1.2
-    fanout: int = 1  # paper, section 3.3
+    fanout: int | None = None
     referral_limit: int = 10  # guess; the paper gives no r
     memory_referral_limit: int | None = None
     sketch_limit: int | None = None

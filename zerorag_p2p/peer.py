@@ -30,7 +30,7 @@ from zerorag_p2p.model import (
 )
 from zerorag_p2p.policy.decision import AccessRequest, Act, decide
 from zerorag_p2p.policy.sharing import Sharing
-from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement, summarise
+from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement
 from zerorag_p2p.routing.evidence import Advertised, PeerReferral
 from zerorag_p2p.routing.memory import RoutedQueryMemory
 from zerorag_p2p.routing.neighbors import NeighborView
@@ -38,7 +38,9 @@ from zerorag_p2p.routing.peers import PeerTable
 from zerorag_p2p.routing.referrals import Preference, refer_to_few, refer_to_holders
 from zerorag_p2p.routing.rows import MakeRows, MatrixRows
 from zerorag_p2p.routing.strategy import Referring, Start, Strategy, strategy_from
+from zerorag_p2p.routing.summaries import summarise
 from zerorag_p2p.routing.walk import ReturnedDocument, Walk, float_score
+from zerorag_p2p.wire.advertise import Estimates
 from zerorag_p2p.wire.query import (
     AdvertisedEvidence,
     QueryRequest,
@@ -108,10 +110,12 @@ class OwnAdvertisement:
     Attributes:
         vectors: float32 [n, d] unit rows, n at most the advertisement limit.
         entries: For every row the prefix of its document, or the number of its cluster.
+        estimates: Of the best document of every cluster; None if the rows are documents.
     """
 
     vectors: Vector
     entries: tuple[HashPrefix | int, ...]
+    estimates: Estimates | None = None
 
 
 class Peer:
@@ -171,9 +175,10 @@ class Peer:
             )
         documents = self._search(request, requester)
         referrals = self._refer(request, requester.peer, now)
-        if request.remember_until is not None and request.remember_until > now:
+        until = request.remember_until if self.strategy.uses_memory else None
+        if until is not None and until > now:
             lifetime = now + self._settings.memory_lifetime_s
-            expires_at = min(float(request.remember_until), lifetime)
+            expires_at = min(float(until), lifetime)
             self.memory.add(requester.peer, request.embedding, expires_at=expires_at)
         return QueryResult(documents=tuple(documents), referrals=tuple(referrals))
 
@@ -428,8 +433,9 @@ class Peer:
         if limit == 0:
             return OwnAdvertisement(vectors[:0], ())
         if len(hashes) > limit:
-            centroids = summarise(vectors, limit, generator)
-            return OwnAdvertisement(centroids, tuple(range(len(centroids))))
+            summary = summarise(vectors, limit, generator)
+            numbers = tuple(range(len(summary.centroids)))
+            return OwnAdvertisement(summary.centroids, numbers, summary.estimates)
         return OwnAdvertisement(vectors, tuple(hash_prefix(item) for item in hashes))
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from benchmarks.membership import (
     Swarm,
+    advertising,
     joined,
     names,
+    nearest_held,
     path_lengths,
     random_links,
     shape,
@@ -159,3 +161,13 @@ def test_peers_find_each_other_with_no_view_in_common() -> None:
     swarm.run(2)
     assert [peer for peer, _ in swarm.peers[first].view()] == [second]
     assert [peer for peer, _ in swarm.peers[second].view()] == [first]
+
+
+def test_the_nearest_advertisements_are_soon_held_and_then_cost_little() -> None:
+    swarm, wanted = advertising(20, limit=6, seed=1)
+    swarm.run(20)
+    assert nearest_held(swarm, wanted) > 0.9
+    at_first = swarm.pulled_bytes
+    swarm.run(100)
+    assert nearest_held(swarm, wanted) > 0.95
+    assert (swarm.pulled_bytes - at_first) / 100 < at_first / 20 / 20

@@ -45,6 +45,7 @@ class Lab:
     network: str
     names: Sequence[str]
     title: str = "lab"
+    routing: str = "complete"
     homes: LocalConsortium = field(init=False)
     hub: MemoryHub = field(default_factory=MemoryHub)
 
@@ -75,7 +76,7 @@ class Lab:
         return NodeConfig(
             organisation=name.title(),
             network=network,
-            routing=RoutingConfig(**routing),
+            routing=RoutingConfig(**{"routing": self.routing, **routing}),
             embedding=EmbeddingConfig(embedder="hashing"),
             membership=MembershipConfig(
                 exchange_interval_s=0.2,

@@ -94,7 +94,7 @@ async def test_a_saved_view_replaces_bootstrap_peers_that_are_gone(
 
 
 async def test_a_peer_that_died_is_noticed_and_forgotten(tmp_path: Path, network: str) -> None:
-    lab = Lab(tmp_path, network, NAMES)
+    lab = Lab(tmp_path, network, NAMES, routing="paper")
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(lab.node(name)) for name in NAMES[:3]]
         async with lab.node("dan") as dan:

@@ -115,7 +115,7 @@ async def test_the_same_text_at_two_owners_survives_one_of_them(
 async def test_advertisements_and_memory_steer_later_questions(
     tmp_path: Path, network: str
 ) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob", "cid", "dan"])
+    lab = Lab(tmp_path, network, ["ann", "bob", "cid", "dan"], routing="paper")
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(lab.node(name)) for name in lab.names]
         ann, bob, cid, dan = nodes
@@ -148,7 +148,7 @@ async def test_a_query_that_must_not_be_remembered_is_not(tmp_path: Path, networ
 
 
 async def test_routing_state_survives_a_restart(tmp_path: Path, network: str) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob"])
+    lab = Lab(tmp_path, network, ["ann", "bob"], routing="paper")
     async with lab.node("ann") as ann, lab.node("bob") as bob:
         add(bob, "a note")
         await ann.query("a note")
@@ -179,7 +179,7 @@ async def test_damaged_routing_state_costs_a_warning_only(
 
 
 async def test_a_peer_that_left_is_forgotten(tmp_path: Path, network: str) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob"])
+    lab = Lab(tmp_path, network, ["ann", "bob"], routing="paper")
     config = impatient(lab.config("ann"), departed_after_s=1.0, dial_timeout_s=0.5)
     async with lab.node("ann", config=config) as ann:
         async with lab.node("bob") as bob:

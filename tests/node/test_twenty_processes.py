@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.forking import fork_node
 from benchmarks.pubmedqa import PubMedConsortium, PubMedQA
-from benchmarks.twenty_nodes import measure
+from benchmarks.twenty_nodes import PUBLISHED, measure
 from zerorag_p2p.testnet.demo import corpus_folder
 from zerorag_p2p.testnet.processes import LocalConsortium
 
@@ -30,7 +30,7 @@ PUBMEDQA = Path(__file__).parents[3] / "shared" / "data" / "pubmedqa"
 def test_full_budget_equals_exhaustive_search_and_five_contacts_beat_chance(tmp_path: Path) -> None:
     with LocalConsortium(tmp_path, launch=fork_node) as nodes:
         consortium = PubMedConsortium.set_up(
-            PubMedQA.load(PUBMEDQA), nodes, tmp_path, count=NODES, seed=1
+            PubMedQA.load(PUBMEDQA), nodes, tmp_path, count=NODES, seed=1, settings=PUBLISHED
         )
         metrics = measure(consortium, exact=200, warm_up=1_000, measured=200, seed=1)
     assert metrics["exact_top5_at_full_budget"] == 1.0
@@ -41,6 +41,7 @@ def test_full_budget_equals_exhaustive_search_and_five_contacts_beat_chance(tmp_
 def consortium(tmp_path: Path) -> Iterator[LocalConsortium]:
     """Twenty nodes that share the built-in corpus, a document each in turn."""
     settings = {
+        "routing.routing": "paper",  # a walk that asks everybody
         "embedding.embedder": "hashing",
         "network.maintenance_interval_s": 0.5,
         "network.dial_timeout_s": 8.0,  # twenty processes share the machine

@@ -6,6 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from zerorag_p2p.config import (
     GOSSIP_ADVERTISEMENT_BYTES,
     GOSSIP_LIMIT,
+    MAX_DIMENSION,
+    MAX_GOSSIP_ADVERTISEMENTS,
     MAX_GOSSIP_AGE,
     MAX_GOSSIP_ENTRIES,
     MAX_GOSSIP_RECORDS,
@@ -20,6 +23,7 @@ from zerorag_p2p.config import (
     MAX_GOSSIP_UPDATES,
     MAX_GOSSIP_WITHDRAWALS,
     MAX_INTEGER,
+    MAX_KNOWN_ADVERTISEMENTS,
     RECORD_LIMIT,
     REVOCATION_LIMIT,
     WITHDRAWAL_LIMIT,
@@ -27,15 +31,19 @@ from zerorag_p2p.config import (
 from zerorag_p2p.errors import DecodeError, UsageError
 from zerorag_p2p.identity.keys import peer_id_from_public_key
 from zerorag_p2p.model import ContentHash
+from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.wire.gossip import (
     Accusation,
     Ack,
+    AdvertisementsReply,
+    AdvertisementsRequest,
     Entry,
     Exchange,
     GossipReply,
     GossipRequest,
     Nack,
     News,
+    PassedOn,
     Ping,
     PingRequest,
     Revocation,
@@ -71,7 +79,6 @@ news = st.builds(
     records=objects,
     updates=updates,
     revocations=objects,
-    advertisements=objects,
     withdrawals=objects,
 )
 exchanges = st.builds(
@@ -123,7 +130,7 @@ def test_altered_messages(data: bytes, changes: list[tuple[int, int]], cut: int)
         for decode in (decode_gossip, decode_revocation, decode_withdrawal):
             with contextlib.suppress(DecodeError):
                 decode(message)
-        for asked in (Exchange(()), Ping(), RosterRequest(1)):
+        for asked in (Exchange(()), Ping(), RosterRequest(1), AdvertisementsRequest(())):
             with contextlib.suppress(DecodeError):
                 decode_gossip_reply(message, asked=asked)
 
@@ -141,7 +148,6 @@ def test_the_fullest_message_fits() -> None:
             Update(peer, Accusation.SUSPECT, MAX_INTEGER) for peer in everybody[:MAX_GOSSIP_UPDATES]
         ),
         revocations=filled(MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
-        advertisements=filled(2, GOSSIP_ADVERTISEMENT_BYTES // 2),
         withdrawals=filled(MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
     )
     entries = tuple(
@@ -152,10 +158,55 @@ def test_the_fullest_message_fits() -> None:
     assert decode_gossip(data) == Exchange(entries, news)
 
 
-def test_advertisements_are_bounded_together() -> None:
-    news = News(advertisements=filled(3, GOSSIP_ADVERTISEMENT_BYTES // 2))
+passed_on = st.builds(
+    PassedOn, st.binary(min_size=1, max_size=40), st.none() | st.binary(min_size=1, max_size=40)
+)
+
+
+@given(
+    st.lists(st.binary(min_size=4, max_size=4), unique=True, max_size=8),
+    st.none() | st.integers(1, 40),
+)
+def test_what_is_asked_of_advertisements_comes_back(
+    digests: list[bytes], dimension: int | None
+) -> None:
+    near = None if dimension is None else np.arange(1, dimension + 1, dtype=np.float32)
+    request = AdvertisementsRequest(tuple(sorted(digests)), near)
+    decoded = decode_gossip(encode_gossip(request))
+    assert isinstance(decoded, AdvertisementsRequest)
+    assert decoded.known == request.known
+    if near is None:
+        assert decoded.near is None
+    else:
+        assert decoded.near is not None
+        assert (decoded.near == transmitted(near)).all()
+
+
+@given(st.lists(passed_on, max_size=4, unique_by=lambda item: item.sealed))
+def test_advertisements_passed_on_come_back(items: list[PassedOn]) -> None:
+    reply = AdvertisementsReply(tuple(items))
+    assert decode_gossip_reply(encode_gossip_reply(reply), asked=AdvertisementsRequest(())) == reply
+
+
+def test_the_longest_list_of_known_advertisements_fits() -> None:
+    known = tuple(number.to_bytes(4, "big") for number in range(MAX_KNOWN_ADVERTISEMENTS))
+    near = np.ones(MAX_DIMENSION, dtype=np.float32)
+    decoded = decode_gossip(encode_gossip(AdvertisementsRequest(known, near)))
+    assert isinstance(decoded, AdvertisementsRequest)
+    assert decoded.known == known
+
+
+def test_the_most_advertisements_fit_and_are_bounded_together() -> None:
+    size = GOSSIP_ADVERTISEMENT_BYTES // MAX_GOSSIP_ADVERTISEMENTS
+    record = bytes(RECORD_LIMIT)
+    asked = AdvertisementsRequest(())
+    fullest = AdvertisementsReply(
+        tuple(PassedOn(sealed, record) for sealed in filled(MAX_GOSSIP_ADVERTISEMENTS, size))
+    )
+    assert decode_gossip_reply(encode_gossip_reply(fullest), asked=asked) == fullest
+    too_much = AdvertisementsReply(tuple(map(PassedOn, filled(3, GOSSIP_ADVERTISEMENT_BYTES // 2))))
     with pytest.raises(DecodeError, match="bytes together"):
-        decode_gossip(encode_gossip(Ping(news)))
+        decode_gossip_reply(encode_gossip_reply(too_much), asked=asked)
 
 
 @given(

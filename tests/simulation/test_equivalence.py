@@ -80,7 +80,7 @@ def simulate_both(
         draws=6,
         seed=seed,
         network=TIMELESS,
-        routing=RoutingConfig(**routing),
+        routing=RoutingConfig(**{"routing": "paper", **routing}),
         timeline=tuple(timeline),
         **settings,
     )

@@ -35,7 +35,7 @@ BASE = Scenario(
     peers=PEERS,
     draws=10,
     batch=100,
-    routing=RoutingConfig(contact_budget=6),
+    routing=RoutingConfig(routing="paper", contact_budget=6),
     network=NetworkModel(queries_per_s=20.0, detection_s=1.0, refresh_s=2.0),
 )
 

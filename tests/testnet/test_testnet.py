@@ -121,7 +121,7 @@ async def test_halves_answer_for_themselves_until_they_heal(autojump_clock: obje
         await trio.sleep(3)
         groups = testnet.split(2)
         half = next(group for group in groups if "p0" in group)
-        report = await testnet.query("p0", testnet.workload.queries[0])
+        report = await testnet.query("p0", testnet.workload.queries[0], stopping="budget")
         answered = {
             node.name
             for contact in report.contacts
@@ -130,7 +130,7 @@ async def test_halves_answer_for_themselves_until_they_heal(autojump_clock: obje
         assert answered == set(half) - {"p0"}
         testnet.heal()
         await trio.sleep(60)
-        report = await testnet.query("p0", testnet.workload.queries[0])
+        report = await testnet.query("p0", testnet.workload.queries[0], stopping="budget")
         assert Counter(contact.outcome for contact in report.contacts) == {"answered": PEERS - 1}
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from zerorag_p2p.config import GOSSIP_ADVERTISEMENT_BYTES, MembershipConfig, NodeConfig
+from zerorag_p2p.config import WITHDRAWAL_LIMIT, MembershipConfig, NodeConfig
 from zerorag_p2p.errors import ConfigError, DecodeError, IntegrityError, UsageError
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import open_record, sign_record
@@ -406,11 +406,10 @@ def test_who_leaves_the_roster_leaves_view_and_records() -> None:
 
 def test_objects_are_judged_once_and_passed_on_when_published() -> None:
     setup = Setup()
-    effects = setup.tell(revocations=(b"revocation",), advertisements=(b"a",), withdrawals=(b"w",))
+    effects = setup.tell(revocations=(b"revocation",), withdrawals=(b"w",))
     judged = [effect for effect in effects if isinstance(effect, JudgeObject)]
     assert judged == [
         JudgeObject(ALICE.peer_id, ObjectKind.REVOCATION, b"revocation"),
-        JudgeObject(ALICE.peer_id, ObjectKind.ADVERTISEMENT, b"a"),
         JudgeObject(ALICE.peer_id, ObjectKind.WITHDRAWAL, b"w"),
     ]
     news = reply_news(effects)
@@ -424,9 +423,9 @@ def test_objects_are_judged_once_and_passed_on_when_published() -> None:
 
 def test_an_object_that_is_too_long_is_not_published() -> None:
     setup = Setup()
-    data = bytes(GOSSIP_ADVERTISEMENT_BYTES + 1)
+    data = bytes(WITHDRAWAL_LIMIT + 1)
     with pytest.raises(UsageError, match="at most"):
-        setup.membership.handle(ObjectPublished(ObjectKind.ADVERTISEMENT, "alice", data), NOW)
+        setup.membership.handle(ObjectPublished(ObjectKind.WITHDRAWAL, "alice", data), NOW)
 
 
 def test_new_addresses_are_told() -> None:

@@ -90,7 +90,7 @@ def make_peer(corpus: ListCorpus | None = None, name: PeerId = ALICE, **settings
     return Peer(
         name,
         corpus or ListCorpus(),
-        RoutingConfig(**settings),  # type: ignore[arg-type]
+        RoutingConfig(**{"routing": "paper", **settings}),  # type: ignore[arg-type]
         fingerprint=FINGERPRINT,
         dimension=3,
         record_of=lambda peer: b"record of " + peer.encode(),
@@ -190,6 +190,56 @@ def test_at_most_r_referrals_the_best_first() -> None:
         advertise(peer, PeerId(f"n{number}"), unit(1, number, 0))
     answer = ask(peer, request(unit(1, 0, 0)))
     assert [item.peer for item in answer.referrals] == ["n0", "n1"]
+
+
+def advertised_by(answer: QueryResult) -> dict[PeerId, list[HashPrefix | None]]:
+    return {item.peer: [one.document for one in item.advertised] for item in answer.referrals}
+
+
+def test_complete_refers_to_few_peers_that_have_the_best_documents() -> None:
+    peer = make_peer(routing="complete", referral_limit=3)
+    x, y, z = unit(1, 0, 0), unit(1, 0.2, 0), unit(1, 0.4, 0)
+    advertise(peer, CAROL, x)
+    advertise(peer, PeerId("dave"), x, y)
+    advertise(peer, PeerId("erin"), unit(0, 0, 1), unit(0, 1, 1), z, unit(1, 0.6, 0))
+    first, second, third = (HashPrefix(f"{number:016x}") for number in range(3))
+    answer = ask(peer, request(unit(1, 0, 0)))
+    assert advertised_by(answer) == {"dave": [first, second], "erin": [third]}
+    # The prefixes of two documents are the same as those of erin's first two.
+    told = ask(peer, request(unit(1, 0, 0), have=(first, second), above=0.9))
+    assert advertised_by(told) == {"erin": [third]}
+    assert not ask(peer, request(unit(1, 0, 0), have=(first, second), above=0.95)).referrals
+
+
+def test_complete_returns_only_what_is_of_use_and_remembers_nobody() -> None:
+    corpus = ListCorpus(
+        [("open", unit(1, 0, 0)), ("open", unit(1, 1, 0)), ("open", unit(0, 1, 0))],
+        {"open": Sharing()},
+    )
+    peer = make_peer(corpus, routing="complete")
+    asked = request(unit(1, 0, 0), k=3, above=0.5, have=(hash_prefix(content_hash(0)),))
+    answer = ask(peer, asked)
+    assert [item.content_hash for item in answer.documents] == [content_hash(1)]
+    assert len(peer.memory) == 0
+
+
+def test_a_sketch_is_kept_apart_from_being_a_neighbour() -> None:
+    peer = make_peer(routing="complete", neighbor_limit=1)
+    sketch = HeldAdvertisement(
+        CAROL, 1, NOW + 60, np.stack([unit(1, 0, 0)]), (HashPrefix("a" * 16),)
+    )
+    assert peer.keep_sketch(sketch)
+    assert not peer.keep_sketch(sketch)
+    assert list(peer.sketches) == [CAROL]
+    peer.add_neighbor(CAROL, NOW)
+    assert peer.add_neighbor(BOB, NOW) == CAROL
+    assert CAROL in peer.advertisements
+    peer.drop_sketch(CAROL)
+    assert CAROL not in peer.advertisements
+    peer.keep_sketch(sketch)
+    peer.on_departed(CAROL)
+    assert not peer.sketches
+    assert CAROL not in peer.advertisements
 
 
 def test_a_query_is_remembered_only_as_long_as_it_may_be() -> None:

@@ -19,6 +19,7 @@ from tests.vectors.generate_wire import (
     NOW,
     OTHER_HASH,
     PROTOCOLS,
+    QUESTION,
     RECORD,
     describe,
     render,
@@ -27,11 +28,14 @@ from tests.vectors.generate_wire import (
 from zerorag_p2p import cbor
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.records import sign_record
+from zerorag_p2p.wire.embedding import encode_embedding
 from zerorag_p2p.wire.gossip import (
+    AdvertisementsRequest,
     Exchange,
     Ping,
     PingRequest,
     RosterRequest,
+    advertisement_digest,
     decode_gossip,
     decode_gossip_reply,
     decode_revocation,
@@ -46,6 +50,7 @@ ASKED = {
     "ping": Ping(),
     "ping-request": PingRequest(BOB.peer_id, 6_000),
     "get-roster": RosterRequest(3),
+    "get-advertisements": AdvertisementsRequest(()),
 }
 
 DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Any]] = {
@@ -74,6 +79,7 @@ def build() -> dict[str, Any]:
             *broken("gossip-reply", invalid_exchange_replies(), asked="exchange"),
             *broken("gossip-reply", invalid_ping_replies(), asked="ping"),
             *broken("gossip-reply", invalid_rosters(), asked="get-roster"),
+            *broken("gossip-reply", invalid_advertisements(), asked="get-advertisements"),
             *broken("revocation", invalid_revocations()),
             *broken("withdrawal", invalid_withdrawals()),
         ],
@@ -123,6 +129,14 @@ def ping_request(**fields: Any) -> dict[str, Any]:
     return {"type": "ping-request", "target": CAROL.peer_id, "deadline-ms": 6_000} | fields
 
 
+def get_advertisements(known: bytes, **fields: Any) -> dict[str, Any]:
+    return {"type": "get-advertisements", "known": known} | fields
+
+
+def advertisements(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "advertisements", "advertisements": list(items)}
+
+
 def revocation(**fields: Any) -> dict[str, Any]:
     return {
         "consortium": "sample",
@@ -137,6 +151,8 @@ def withdrawal(**fields: Any) -> dict[str, Any]:
 
 
 OWN_ENTRY = entry(record=OWN_RECORD, age=0)
+SEALED_ADVERTISEMENT = b"sealed advertisement"
+DIGESTS = sorted([advertisement_digest(SEALED_ADVERTISEMENT), advertisement_digest(b"another one")])
 SEALED_REVOCATION = seal(ALICE, Domain.REVOCATION, cbor.encode(revocation()))
 SEALED_WITHDRAWAL = seal(BOB, Domain.WITHDRAWAL, cbor.encode(withdrawal()))
 
@@ -147,7 +163,6 @@ def requests() -> dict[str, dict[str, Any]]:
         "records": [RECORD],
         "updates": [update(), update(peer=BOB.peer_id, state="dead", incarnation=7)],
         "revocations": [SEALED_REVOCATION],
-        "advertisements": [b"sealed advertisement"],
         "withdrawals": [SEALED_WITHDRAWAL],
     }
     return {
@@ -161,6 +176,10 @@ def requests() -> dict[str, dict[str, Any]]:
         "ping request": ping_request(),
         "ping request with news": ping_request(news={"updates": [update()]}),
         "get roster": {"type": "get-roster", "known-version": 3},
+        "get any advertisements": get_advertisements(b""),
+        "get advertisements": get_advertisements(
+            b"".join(DIGESTS), near=encode_embedding(QUESTION)
+        ),
         "extension": {"type": "ping", "x-note": "ignored", "news": {"x-note": "ignored"}},
     }
 
@@ -183,6 +202,13 @@ def replies() -> dict[str, tuple[str, dict[str, Any]]]:
         "helper did not": ("ping-request", {"type": "nack", "news": {"roster-version": 4}}),
         "roster": ("get-roster", {"type": "roster", "roster": b"signed roster"}),
         "roster unchanged": ("get-roster", {"type": "unchanged"}),
+        "advertisements": (
+            "get-advertisements",
+            advertisements(
+                {"sealed": SEALED_ADVERTISEMENT, "record": RECORD}, {"sealed": b"another one"}
+            ),
+        ),
+        "nothing new": ("get-advertisements", advertisements()),
     }
 
 
@@ -236,6 +262,23 @@ def invalid_requests() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
             {"type": "get-roster", "known-version": 3, "news": {}},
             "unknown keys",
         ),
+        "news of advertisements": (ping(advertisements=[SEALED_ADVERTISEMENT]), "unknown keys"),
+        "get advertisements without known ones": (
+            without(get_advertisements(b""), "known"),
+            "'known' is missing",
+        ),
+        "half a digest": (get_advertisements(bytes(6)), "not digests of 4 bytes"),
+        "digest twice": (get_advertisements(2 * DIGESTS[0]), "not in ascending order"),
+        "digests out of order": (
+            get_advertisements(b"".join(reversed(DIGESTS))),
+            "not in ascending order",
+        ),
+        "16,385 digests": (get_advertisements(bytes(4 * 16_385)), "65536 bytes"),
+        "near nothing": (get_advertisements(b"", near={}), "'values' is missing"),
+        "near what is not of unit length": (
+            get_advertisements(b"", near=encode_embedding(QUESTION) | {"scale": 1.0}),
+            "unit length",
+        ),
     }
 
 
@@ -260,6 +303,28 @@ def invalid_rosters() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
         "empty roster": ({"type": "roster", "roster": b""}, "1 to 4194304 bytes"),
         "roster as text": ({"type": "roster", "roster": "roster"}, "not a byte string"),
         "unchanged with a roster": ({"type": "unchanged", "roster": b"r"}, "unknown keys"),
+    }
+
+
+def invalid_advertisements() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    item = {"sealed": SEALED_ADVERTISEMENT}
+    return {
+        "no list of advertisements": ({"type": "advertisements"}, "is missing"),
+        "33 advertisements": (
+            advertisements(*({"sealed": bytes([number])} for number in range(33))),
+            "has 33 items",
+        ),
+        "advertisement twice": (
+            advertisements(item, item | {"record": RECORD}),
+            "lists something twice",
+        ),
+        "advertisement that is not sealed": (advertisements({"record": RECORD}), "is missing"),
+        "empty advertisement": (advertisements({"sealed": b""}), "1 to 262144 bytes"),
+        "owner's record too long": (
+            advertisements(item | {"record": bytes(4_097)}),
+            "1 to 4096 bytes",
+        ),
+        "advertisement with more": (advertisements(item | {"owner": ""}), "unknown keys"),
     }
 
 

@@ -144,6 +144,8 @@ def status(home: Home, as_json: bool) -> None:
             (
                 "routing",
                 f"{value['advertised_vectors']} advertised vectors held, "
+                f"sketches of {output.counted(value['sketches']['peers'], 'peer')} "
+                f"({output.size(value['sketches']['bytes'])}), "
                 f"{value['remembered_queries']} queries remembered",
             ),
             ("embedding", value["fingerprint"]["model"]),

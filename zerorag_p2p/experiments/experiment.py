@@ -23,7 +23,7 @@ READINGS: Final[Mapping[str, Callable[[RoutingConfig], RoutingConfig]]] = {
 }
 
 #: Every peer advertises all that it has: the paper's peers have thirty documents and no limit.
-PAPER_ROUTING: Final = RoutingConfig(advertisement_limit=MAX_ADVERTISED)
+PAPER_ROUTING: Final = RoutingConfig(routing="paper", advertisement_limit=MAX_ADVERTISED)
 
 #: One question at a time and nothing lost, as in the paper's simulator.
 PAPER_NETWORK: Final = NetworkModel(latency_ms=0.0, jitter_ms=0.0, queries_per_s=0.0)

@@ -11,19 +11,21 @@ from zerorag_p2p.wire.gossip import (
     Ack,
     Exchange,
     GossipReply,
-    GossipRequest,
     Nack,
     Ping,
     PingRequest,
+    RosterRequest,
 )
 from zerorag_p2p.wire.refusal import Refusal
+
+#: What membership asks of other peers itself.
+MembershipRequest: TypeAlias = Exchange | Ping | PingRequest | RosterRequest
 
 
 class ObjectKind(enum.Enum):
     """Signed objects of others that gossip carries and their receivers verify."""
 
     REVOCATION = enum.auto()
-    ADVERTISEMENT = enum.auto()
     WITHDRAWAL = enum.auto()
 
 
@@ -53,7 +55,7 @@ class ReplyReceived:
     """A peer answered `request`, which a `Send` asked for."""
 
     peer: PeerId
-    request: GossipRequest
+    request: MembershipRequest
     reply: GossipReply
 
 
@@ -62,7 +64,7 @@ class RequestFailed:
     """A peer could not be reached or did not answer `request` in time."""
 
     peer: PeerId
-    request: GossipRequest
+    request: MembershipRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,26 @@ class ObjectPublished:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class PullEnded:
+    """A peer answered a `PullAdvertisements`; whether anything that it brought is kept."""
+
+    peer: PeerId
+    gained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PullWanted:
+    """A peer asked for advertisements whose own would be kept, and is not known."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertisementsLost:
+    """Advertisements of others are held no more: their owners are gone, or they expired."""
+
+
 Event: TypeAlias = (
     Started
     | TimerFired
@@ -142,6 +164,9 @@ Event: TypeAlias = (
     | RosterChanged
     | AddressesChanged
     | ObjectPublished
+    | PullEnded
+    | PullWanted
+    | AdvertisementsLost
 )
 
 
@@ -153,7 +178,7 @@ class Send:
     """Ask `peer`, and report `ReplyReceived` or `RequestFailed` after `timeout_s` at the latest."""
 
     peer: PeerId
-    request: GossipRequest
+    request: MembershipRequest
     timeout_s: float
 
 
@@ -171,6 +196,14 @@ class RelayPing:
     origin: PeerId
     target: PeerId
     request: Ping
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PullAdvertisements:
+    """Ask `peer` for advertisements of others; then report `PullEnded`, or `ContactFailed`."""
+
+    peer: PeerId
     timeout_s: float
 
 
@@ -234,6 +267,7 @@ Effect: TypeAlias = (
     Send
     | Reply
     | RelayPing
+    | PullAdvertisements
     | LearnRecord
     | JudgeRoster
     | JudgeObject

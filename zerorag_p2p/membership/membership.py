@@ -10,8 +10,9 @@ From then on the driver carries out every effect it is given and reports what ha
 - Each `Send` ends in one `ReplyReceived` (a refusal is a reply) or `RequestFailed`, and each
   `RelayPing` in one `RelayEnded`, within its timeout.
 - A decoded request of an admitted peer is reported as `RequestReceived`. The effects of that call,
-  or of the `RelayEnded` that follows a `RelayPing`, hold the `Reply`. Requests for the roster the
-  driver answers itself.
+  or of the `RelayEnded` that follows a `RelayPing`, hold the `Reply`. Requests for the roster and
+  for advertisements the driver answers itself.
+- `PullAdvertisements` tells when to ask whom; what is asked and kept is the owner's business.
 - `LearnRecord`, `JudgeRoster`, `JudgeObject` and the `Note...` effects are for the owner.
 
 Time is unix seconds; randomness is given. The same events give the same effects. Everything that is
@@ -48,6 +49,7 @@ from zerorag_p2p.membership.detector import (
 )
 from zerorag_p2p.membership.events import (
     AddressesChanged,
+    AdvertisementsLost,
     ContactFailed,
     ContactSucceeded,
     Effect,
@@ -55,12 +57,16 @@ from zerorag_p2p.membership.events import (
     JudgeObject,
     JudgeRoster,
     LearnRecord,
+    MembershipRequest,
     NeighborsChanged,
     NoteDied,
     NoteMisbehaved,
     NoteRecovered,
     NoteSuspected,
     ObjectPublished,
+    PullAdvertisements,
+    PullEnded,
+    PullWanted,
     RecordReceived,
     RelayEnded,
     RelayPing,
@@ -74,6 +80,7 @@ from zerorag_p2p.membership.events import (
     TimerFired,
 )
 from zerorag_p2p.membership.news import Corrections, NewsDesk
+from zerorag_p2p.membership.pulls import PullSchedule
 from zerorag_p2p.membership.records import Freshness, RecordBook, SignedRecord
 from zerorag_p2p.membership.sampling import PeerSampler
 from zerorag_p2p.model import PeerId, RefusalCode
@@ -83,7 +90,6 @@ from zerorag_p2p.wire.gossip import (
     Entry,
     Exchange,
     GossipReply,
-    GossipRequest,
     Nack,
     News,
     Ping,
@@ -109,6 +115,8 @@ class Membership:
             that answers is enough.
         roster_version: Version of the roster held.
         members: Number of its members.
+        near: Peers that are nearest by content, to be asked for advertisements of others; without
+            it nobody is.
         open_record: Verifies a record; a simulation of many peers may put in something faster.
     """
 
@@ -123,6 +131,7 @@ class Membership:
         roster_version: int,
         members: int,
         randomness: random.Random,
+        near: Callable[[], Iterable[PeerId]] | None = None,
         open_record: Callable[[bytes], PeerRecord] = open_record,
     ) -> None:
         self.own = own
@@ -147,6 +156,15 @@ class Membership:
             members=members,
             randomness=randomness,
         )
+        self._pulls: PullSchedule | None = None
+        if near is not None:
+            self._pulls = PullSchedule(
+                settings,
+                near=near,
+                view=self._sampler.view.__iter__,
+                usable=self._usable,
+                randomness=randomness,
+            )
 
     @property
     def own_record(self) -> bytes:
@@ -168,7 +186,8 @@ class Membership:
 
     def next_timeout(self) -> float:
         """When to report `TimerFired`, unix seconds; infinite before `Started`."""
-        return min(self._sampler.next_timeout(), self._detector.next_timeout())
+        due = min(self._sampler.next_timeout(), self._detector.next_timeout())
+        return due if self._pulls is None else min(due, self._pulls.next_timeout())
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """What `event`, which happened at `now`, leads to.
@@ -183,9 +202,10 @@ class Membership:
                 self._renew_record(max(int(now), self._own_record.sequence + 1))
                 self._sampler.start(now)
                 self._detector.start(now)
+                if self._pulls is not None:
+                    self._pulls.start(now)
             case TimerFired():
-                effects = self._carry_out(self._detector.on_timer(now))
-                return effects + [self._exchange(peer) for peer in self._sampler.begin_round(now)]
+                return self._on_timer(now)
             case RequestReceived(peer, request):
                 return self._on_request(peer, request, now)
             case ReplyReceived(peer, request, reply):
@@ -195,7 +215,7 @@ class Membership:
             case RelayEnded(origin, target, answer):
                 return self._on_relay_ended(origin, target, answer, now)
             case RecordReceived(signed):
-                effects = []
+                effects: list[Effect] = []
                 self._learn(self._records.verify(signed), Corrections(), effects)
                 return effects
             case ContactFailed(peer):
@@ -206,11 +226,34 @@ class Membership:
                 self._neighbors = peers
             case RosterChanged(version, members):
                 self._on_roster_changed(version, members)
+                self._pull_afresh(now)
             case AddressesChanged():
                 self._announce(max(int(now), self._own_record.sequence + 1))
             case ObjectPublished(kind, key, data):
                 self._news.publish(kind, key, data)
+            case PullEnded(peer, gained):
+                if self._pulls is not None:
+                    self._pulls.on_ended(peer, gained=gained, now=now)
+                return self._carry_out(self._detector.on_contact_succeeded(peer, now))
+            case PullWanted(peer):
+                if self._pulls is not None:
+                    self._pulls.ask_back(peer, now)
+            case AdvertisementsLost():
+                self._pull_afresh(now)
         return []
+
+    def _on_timer(self, now: float) -> list[Effect]:
+        effects = self._carry_out(self._detector.on_timer(now))
+        effects += [self._exchange(peer) for peer in self._sampler.begin_round(now)]
+        peer = None if self._pulls is None else self._pulls.begin(now)
+        if peer is not None:
+            timeout_s = self._settings.ping_timeout_s * self.health_factor
+            effects.append(PullAdvertisements(peer, timeout_s))
+        return effects
+
+    def _pull_afresh(self, now: float) -> None:
+        if self._pulls is not None:
+            self._pulls.hurry(now)
 
     def _usable(self, peer: PeerId) -> bool:
         return self._admit(peer) and self._detector.state(peer) is not PeerState.DEAD
@@ -322,7 +365,7 @@ class Membership:
         return Exchange(self._entries(sample), self._news_for(peer, owed))
 
     def _on_reply(
-        self, peer: PeerId, request: GossipRequest, reply: GossipReply, now: float
+        self, peer: PeerId, request: MembershipRequest, reply: GossipReply, now: float
     ) -> list[Effect]:
         owed = Corrections()
         effects: list[Effect] = []
@@ -352,7 +395,7 @@ class Membership:
                     effects.append(JudgeRoster(peer, reply.roster))
         return effects
 
-    def _on_failure(self, peer: PeerId, request: GossipRequest, now: float) -> list[Effect]:
+    def _on_failure(self, peer: PeerId, request: MembershipRequest, now: float) -> list[Effect]:
         match request:
             case Exchange():
                 effects = self._carry_out(self._detector.on_contact_failed(peer, now))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zerorag_p2p.config import (
-    GOSSIP_ADVERTISEMENT_BYTES,
-    MAX_GOSSIP_ADVERTISEMENTS,
     MAX_GOSSIP_RECORDS,
     MAX_GOSSIP_REVOCATIONS,
     MAX_GOSSIP_UPDATES,
@@ -25,12 +23,10 @@ from zerorag_p2p.wire.gossip import News, Update
 
 _OBJECT_COUNT: Final = {
     ObjectKind.REVOCATION: MAX_GOSSIP_REVOCATIONS,
-    ObjectKind.ADVERTISEMENT: MAX_GOSSIP_ADVERTISEMENTS,
     ObjectKind.WITHDRAWAL: MAX_GOSSIP_WITHDRAWALS,
 }
 _OBJECT_LIMIT: Final = {
     ObjectKind.REVOCATION: REVOCATION_LIMIT,
-    ObjectKind.ADVERTISEMENT: GOSSIP_ADVERTISEMENT_BYTES,
     ObjectKind.WITHDRAWAL: WITHDRAWAL_LIMIT,
 }
 
@@ -56,7 +52,7 @@ class NewsDesk:
         self.records: RumourQueue[bytes] = RumourQueue(limit)
         self.updates: RumourQueue[Update] = RumourQueue(limit)
         self._objects: dict[ObjectKind, RumourQueue[bytes]] = {
-            kind: RumourQueue(limit, size=len) for kind in ObjectKind
+            kind: RumourQueue(limit) for kind in ObjectKind
         }
         self._queues = (self.records, self.updates, *self._objects.values())
         # Digests, the oldest first.
@@ -79,19 +75,16 @@ class NewsDesk:
             records=tuple(records),
             updates=tuple(updates.values()),
             revocations=self._take_objects(ObjectKind.REVOCATION, times),
-            advertisements=self._take_objects(ObjectKind.ADVERTISEMENT, times),
             withdrawals=self._take_objects(ObjectKind.WITHDRAWAL, times),
         )
 
     def _take_objects(self, kind: ObjectKind, times: int) -> tuple[bytes, ...]:
-        queue, count = self._objects[kind], _OBJECT_COUNT[kind]
-        return tuple(queue.take(count, times=times, max_bytes=GOSSIP_ADVERTISEMENT_BYTES))
+        return tuple(self._objects[kind].take(_OBJECT_COUNT[kind], times=times))
 
     def unjudged(self, news: News) -> list[tuple[ObjectKind, bytes]]:
         """The objects in `news` that were not seen before; they count as seen from now on."""
         carried = (
             *((ObjectKind.REVOCATION, data) for data in news.revocations),
-            *((ObjectKind.ADVERTISEMENT, data) for data in news.advertisements),
             *((ObjectKind.WITHDRAWAL, data) for data in news.withdrawals),
         )
         return [(kind, data) for kind, data in carried if self._judge(data)]

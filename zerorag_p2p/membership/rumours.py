@@ -7,7 +7,7 @@ rumour a number of times that grows with the logarithm of the group, the least t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 _Item = TypeVar("_Item")
@@ -23,12 +23,10 @@ class RumourQueue(Generic[_Item]):
 
     Args:
         limit: Most items. Beyond it the one told most often is dropped.
-        size: Bytes of an item, where `take` is to keep within a number of bytes.
     """
 
-    def __init__(self, limit: int, size: Callable[[_Item], int] = lambda _: 0) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._size = size
         self._told: dict[Hashable, int] = {}
         # Items by how often they were told, each level in the order in which they reached it.
         self._levels: list[dict[Hashable, _Item]] = [{}]
@@ -51,28 +49,21 @@ class RumourQueue(Generic[_Item]):
         if told is not None:
             del self._levels[told][key]
 
-    def take(self, count: int, *, times: int, max_bytes: int | None = None) -> list[_Item]:
+    def take(self, count: int, *, times: int) -> list[_Item]:
         """Up to `count` items for one message, the least told first and of those the latest.
 
         Args:
             count: Most items.
             times: How often an item is told before it is dropped.
-            max_bytes: Most bytes of all items together; one that does not fit waits.
         """
         if not self._told:
             return []
         chosen: list[tuple[Hashable, _Item]] = []
-        left = max_bytes
         for level in self._levels:
             for key in reversed(level):
                 if len(chosen) == count:
                     break
-                item = level[key]
-                if left is not None:
-                    if self._size(item) > left:
-                        continue
-                    left -= self._size(item)
-                chosen.append((key, item))
+                chosen.append((key, level[key]))
         for key, item in chosen:
             told = self._told[key] + 1
             self.discard(key)

@@ -6,6 +6,7 @@ cores in one process.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import secrets
@@ -22,6 +23,7 @@ from zerorag_p2p.errors import NetworkError, PolicyDenied, UsageError
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
 from zerorag_p2p.identity.roster import Roster, accept_roster, roster_state
+from zerorag_p2p.membership.detector import PeerState
 from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import ContentHash, Fingerprint, PeerId, Purpose, Vector, View
 from zerorag_p2p.node.activity import Activity
@@ -34,6 +36,7 @@ from zerorag_p2p.node.network import ConnectionEvent, Network, ProtocolLimits
 from zerorag_p2p.node.outgoing import (
     AdvertisementOpener,
     Exchanges,
+    SealedAdvertisement,
     Traffic,
     open_advertisement,
 )
@@ -41,6 +44,7 @@ from zerorag_p2p.node.querying import Querier, QuerySettings
 from zerorag_p2p.node.reports import AnswerDocument, ProgressCallback, QueryReport
 from zerorag_p2p.node.serving import Holdings, Service
 from zerorag_p2p.node.sessions import Sessions
+from zerorag_p2p.node.sketching import Sketching
 from zerorag_p2p.node.state import encode_state, restore_state
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.routing.strategy import Strategy, strategy_from
@@ -53,6 +57,9 @@ logger = logging.getLogger("zerorag.node")
 
 #: Who asks where no user does.
 _OWN_USER = "node"
+
+#: Guess of what a round trip takes in a wide area network.
+_UNKNOWN_ROUND_TRIP_S = 0.1
 
 
 class NodeCore:
@@ -102,6 +109,7 @@ class NodeCore:
             fingerprint=fingerprint.digest(),
             dimension=fingerprint.dimension,
             record_of=directory.record,
+            preference=self._expected_round_trip,
         )
         self.sessions = Sessions(
             network, directory, self._hello, config.network, clock, activity=self.activity
@@ -114,6 +122,20 @@ class NodeCore:
             activity=self.activity,
             open_advertisement=open_advertisement,
         )
+        self._sketching = Sketching(
+            peer=self.peer,
+            own=lambda: SealedAdvertisement(*self.service.own_advertisement()),
+            admits=lambda peer: directory.admits(peer, clock()),
+            is_alive=lambda peer: self.membership.state(peer) is PeerState.ALIVE,
+            record_of=directory.record,
+            learn=directory.learn,
+            open_advertisement=open_advertisement,
+            settings=config.membership,
+            routing=config.routing,
+            clock_tolerance_s=config.network.clock_tolerance_s,
+            clock=clock,
+            randomness=randomness,
+        )
         self.membership = Membership(
             identity.peer_id,
             config.membership,
@@ -123,16 +145,17 @@ class NodeCore:
             roster_version=directory.roster.version,
             members=len(directory.roster.members),
             randomness=randomness,
+            near=self._sketching.near if self._sketching.active else None,
         )
         self._gossip = Gossip(
             membership=self.membership,
             peer=self.peer,
+            sketching=self._sketching,
             directory=directory,
             sessions=self.sessions,
             exchanges=self.exchanges,
             import_roster=self.import_roster,
             on_died=self._forget,
-            open_advertisement=open_advertisement,
             clock=clock,
             tell=self.activity.tell,
         )
@@ -144,6 +167,7 @@ class NodeCore:
             config=config,
             bootstrap=bootstrap,
             sample=lambda: [peer for peer, _ in self.membership.view()],
+            offer=self._sketching.offer,
             clock=clock,
             randomness=randomness,
             activity=self.activity,
@@ -264,7 +288,7 @@ class NodeCore:
             embedding=embedding,
             k=_within("k", k, defaults.k, MAX_K),
             budget=_within("budget", budget, defaults.contact_budget, MAX_BUDGET),
-            fanout=_within("fanout", fanout, defaults.fanout, MAX_FANOUT),
+            fanout=_within("fanout", fanout, strategy.fanout, MAX_FANOUT),
             timeout_s=timeout_s or self.config.network.query_timeout_s,
             purpose=purpose,
             view=view,
@@ -278,6 +302,15 @@ class NodeCore:
             self._nursery.start_soon(self._neighborhood.adopt, neighbor)
             report = replace(report, new_neighbor=self.directory.name(neighbor))
         return report
+
+    def _expected_round_trip(self, peer: PeerId) -> float:
+        """Seconds until `peer` answers; of one never asked a guess, another one for each."""
+        seconds = self.activity.figures.get(peer).round_trip_s
+        if seconds is not None:
+            return seconds
+        digest = hashlib.sha256(f"{self.identity.peer_id} {peer}".encode()).digest()
+        share = int.from_bytes(digest[:4], "big") / (1 << 32)
+        return _UNKNOWN_ROUND_TRIP_S * (0.5 + share)
 
     def _strategy(self, routing: str | None, stopping: str | None) -> Strategy:
         settings = self.config.routing
@@ -330,8 +363,8 @@ class NodeCore:
         self.directory.replace_roster(roster, data)
         self._gossip.on_roster_changed()
         now = self._clock()
-        known = self.network.connected() | {item.peer for item in self.peer.neighbors}
-        for peer in sorted(known):
+        neighbors = {neighbor.peer for neighbor in self.peer.neighbors}
+        for peer in sorted(self.network.connected() | neighbors | set(self.peer.sketches)):
             if not self.directory.admits(peer, now):
                 standing = self.directory.standing(peer, now).describe()
                 logger.info("%s %s", peer, standing)
@@ -352,7 +385,14 @@ class NodeCore:
         Raises:
             DecodeError: The data is malformed.
         """
-        restore_state(data, self.peer, self.directory, self.membership, self._clock())
+        restore_state(
+            data,
+            self.peer,
+            self.directory,
+            self.membership,
+            now=self._clock(),
+            offer=self._sketching.offer,
+        )
 
     def status(self) -> dict[str, Any]:
         """How the peer is doing, ready for JSON."""
@@ -377,6 +417,7 @@ class NodeCore:
             "neighbors": len(self.peer.neighbors),
             "remembered_queries": len(self.peer.memory),
             "advertised_vectors": len(self.peer.advertisements),
+            "sketches": {"peers": len(self.peer.sketches), "bytes": self._sketching.size},
             "fingerprint": self.fingerprint.to_map(),
             "requests": {"answered": self.service.answered, "refused": self.service.refused},
             "traffic": {
@@ -406,6 +447,7 @@ class NodeCore:
                     "detector": self.membership.state(member.peer).value,
                     "view_age": view.get(member.peer),
                     "neighbor": member.peer in self.peer.neighbors,
+                    "sketch": member.peer in self.peer.sketches,
                     "addresses": list(self.directory.addresses(member.peer)),
                     "session": session
                     and {

@@ -11,6 +11,7 @@ from zerorag_p2p.config import REVOCATION_LIMIT, WITHDRAWAL_LIMIT
 from zerorag_p2p.errors import DecodeError, IntegrityError, RosterError
 from zerorag_p2p.identity.envelope import Domain, open_envelope
 from zerorag_p2p.membership.events import (
+    AdvertisementsLost,
     ContactFailed,
     ContactSucceeded,
     Effect,
@@ -25,6 +26,9 @@ from zerorag_p2p.membership.events import (
     NoteSuspected,
     ObjectKind,
     ObjectPublished,
+    PullAdvertisements,
+    PullEnded,
+    PullWanted,
     RecordReceived,
     RelayEnded,
     RelayPing,
@@ -42,12 +46,14 @@ from zerorag_p2p.model import PeerId, RefusalCode
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.happenings import MemberChanged, Observer
-from zerorag_p2p.node.outgoing import AdvertisementOpener, Exchanges
+from zerorag_p2p.node.outgoing import Exchanges
 from zerorag_p2p.node.sessions import Sessions
-from zerorag_p2p.node.state import held_advertisement
+from zerorag_p2p.node.sketching import Sketching
 from zerorag_p2p.peer import Peer
 from zerorag_p2p.wire.gossip import (
     Ack,
+    AdvertisementsReply,
+    AdvertisementsRequest,
     RosterReply,
     RosterRequest,
     decode_gossip,
@@ -64,10 +70,10 @@ class Gossip:
     """Runs `membership` over the network of a node.
 
     Args:
-        peer: Routing state; told of neighbours' advertisements that gossip brings.
+        peer: Routing state; its neighbours are watched.
+        sketching: Asks and answers for advertisements of others.
         import_roster: Takes over a newer roster, or raises `RosterError`.
         on_died: Told of a peer that is gone, with a reason for people.
-        open_advertisement: How advertisements are verified.
         clock: Unix seconds.
         tell: Takes in what the failure detector finds.
     """
@@ -77,23 +83,23 @@ class Gossip:
         *,
         membership: Membership,
         peer: Peer,
+        sketching: Sketching,
         directory: Directory,
         sessions: Sessions,
         exchanges: Exchanges,
         import_roster: Callable[[bytes], Awaitable[object]],
         on_died: Callable[[PeerId, str], Awaitable[None]],
-        open_advertisement: AdvertisementOpener,
         clock: Callable[[], float],
         tell: Observer,
     ) -> None:
         self.membership = membership
         self._peer = peer
+        self._sketching = sketching
         self._directory = directory
         self._sessions = sessions
         self._exchanges = exchanges
         self._import_roster = import_roster
         self._on_died = on_died
-        self._open_advertisement = open_advertisement
         self._clock = clock
         self._tell = tell
         self._nursery: trio.Nursery | None = None
@@ -110,6 +116,8 @@ class Gossip:
         async with trio.open_nursery() as self._nursery:
             while True:
                 self._watch_neighbors()
+                if self._sketching.drop_lost():
+                    self._handle(AdvertisementsLost())
                 delay = self.membership.next_timeout() - self._clock()
                 self._changed = trio.Event()
                 with trio.move_on_after(max(delay, 0.0)):
@@ -146,6 +154,11 @@ class Gossip:
             newer = self._directory.roster.version > request.known_version
             signed = self._directory.signed_roster if newer else None
             return encode_gossip_reply(RosterReply(signed))
+        if isinstance(request, AdvertisementsRequest):
+            answer = self._sketching.answer(peer, request)
+            if isinstance(answer, AdvertisementsReply) and self._sketching.wants(peer, request):
+                self._handle(PullWanted(peer))
+            return encode_gossip_reply(answer)
         effects = self._reactor(RequestReceived(peer, request))
         for effect in effects:
             if isinstance(effect, RelayPing):
@@ -182,6 +195,8 @@ class Gossip:
             match effect:
                 case Send():
                     self._start(self._send, effect)
+                case PullAdvertisements():
+                    self._start(self._pull, effect)
                 case LearnRecord(peer, record):
                     self._directory.learn(record, peer)
                 case JudgeRoster():
@@ -229,6 +244,18 @@ class Gossip:
         else:
             self._handle(ReplyReceived(effect.peer, effect.request, reply))
 
+    async def _pull(self, effect: PullAdvertisements) -> None:
+        reply = await self._exchanges.gossip(
+            effect.peer, self._sketching.request(), timeout_s=effect.timeout_s
+        )
+        if isinstance(reply, Failure) and reply.outcome is not Outcome.REFUSED:
+            self._handle(ContactFailed(effect.peer))
+            return
+        gained = isinstance(reply, AdvertisementsReply) and self._sketching.take_in(
+            effect.peer, reply
+        )
+        self._handle(PullEnded(effect.peer, gained))
+
     # What other peers pass on.
 
     async def _judge_roster(self, effect: JudgeRoster) -> None:
@@ -244,7 +271,6 @@ class Gossip:
     def _judge(self, effect: JudgeObject) -> None:
         judges = {
             ObjectKind.REVOCATION: self._judge_revocation,
-            ObjectKind.ADVERTISEMENT: self._judge_advertisement,
             ObjectKind.WITHDRAWAL: self._judge_withdrawal,
         }
         try:
@@ -268,13 +294,6 @@ class Gossip:
         if self._directory.revoke(revocation.peer, envelope.signer):
             self._start(self._on_died, revocation.peer, f"is revoked: {revocation.reason}")
         return ObjectPublished(ObjectKind.REVOCATION, f"{revocation.peer} {envelope.signer}", data)
-
-    def _judge_advertisement(self, data: bytes) -> ObjectPublished | None:
-        """Neighbours' advertisements are of use; whoever wants those of others asks them."""
-        opened = self._open_advertisement(data, owner=None, dimension=self._peer.dimension)
-        if opened.advertisement.fingerprint == self._peer.fingerprint:
-            self._peer.on_advertisement(held_advertisement(opened))
-        return None
 
     def _judge_withdrawal(self, data: bytes) -> ObjectPublished | None:
         envelope = open_envelope(data, Domain.WITHDRAWAL, limit=WITHDRAWAL_LIMIT)

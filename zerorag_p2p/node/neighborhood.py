@@ -22,6 +22,7 @@ from zerorag_p2p.node.outgoing import Exchanges
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.state import held_advertisement
 from zerorag_p2p.peer import Peer
+from zerorag_p2p.routing.adverts import HeldAdvertisement
 
 logger = logging.getLogger("zerorag.node")
 
@@ -35,6 +36,7 @@ class Neighborhood:
     Args:
         bootstrap: Peers whose addresses are configured; they are asked first.
         sample: Peers that gossip knows to be there, in random order.
+        offer: Takes in a neighbour's advertisement.
         clock: Unix seconds.
         activity: Takes in who becomes a neighbour and who is forgotten.
     """
@@ -49,6 +51,7 @@ class Neighborhood:
         config: NodeConfig,
         bootstrap: Sequence[PeerId],
         sample: Callable[[], Sequence[PeerId]],
+        offer: Callable[[HeldAdvertisement], object],
         clock: Callable[[], float],
         randomness: random.Random,
         activity: Activity,
@@ -60,6 +63,7 @@ class Neighborhood:
         self._config = config
         self._bootstrap = tuple(bootstrap)
         self._sample = sample
+        self._offer = offer
         self._clock = clock
         self._randomness = randomness
         self._activity = activity
@@ -162,7 +166,7 @@ class Neighborhood:
         if reply.advertisement.fingerprint != self._peer.fingerprint:
             logger.warning("%s advertises under another embedding model", peer)
             return
-        self._peer.on_advertisement(held_advertisement(reply))
+        self._offer(held_advertisement(reply))
 
     async def _find_neighbors(self) -> None:
         """While there are few neighbours: random peers, preferring those known to be there."""

@@ -99,12 +99,13 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Running:
-    """A query under way; `deadline` in trio's time."""
+    """A query under way; times are trio's. After `half_time` the walk hurries."""
 
     settings: QuerySettings
     walk: Walk
     audit: str
     narration: Narration
+    half_time: float
     walk_deadline: float
     deadline: float
     on_progress: ProgressCallback | None
@@ -164,6 +165,7 @@ class Querier:
             walk=walk,
             audit=audit,
             narration=Narration(audit, self._directory, self._clock, self._tell),
+            half_time=started + settings.timeout_s * _WALK_SHARE / 2,
             walk_deadline=started + settings.timeout_s * _WALK_SHARE,
             deadline=started + settings.timeout_s,
             on_progress=on_progress,
@@ -201,6 +203,7 @@ class Querier:
         send, receive = trio.open_memory_channel[_Ended](walk.fanout)
         async with trio.open_nursery() as nursery:
             while True:
+                walk.hurried = trio.current_time() > running.half_time
                 match walk.next():
                     case Contact(peer, budget_left) as contact:
                         self._progress(running, "contact", peer)

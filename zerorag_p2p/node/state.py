@@ -61,12 +61,18 @@ def _remembered(peer: Peer) -> list[dict[str, object]]:
 
 
 def restore_state(
-    data: bytes, peer: Peer, directory: Directory, membership: Membership, now: float
+    data: bytes,
+    peer: Peer,
+    directory: Directory,
+    membership: Membership,
+    *,
+    now: float,
+    offer: Callable[[HeldAdvertisement], object],
 ) -> None:
     """Take over saved state, as far as it is still valid.
 
     State under another embedding model is dropped, and so is what concerns peers that are no
-    members any more.
+    members any more. Advertisements go to `offer`, neighbours' and others'.
 
     Raises:
         DecodeError: The data is malformed.
@@ -100,7 +106,9 @@ def restore_state(
         if admitted(who):
             peer.add_neighbor(who, since)
     for item in advertisements:
-        _restore_advertisement(MapReader({"sealed": item}, "advertisement"), peer, now)
+        advertisement = _read_advertisement(MapReader({"sealed": item}, "advertisement"), peer, now)
+        if advertisement is not None and admitted(advertisement.owner):
+            offer(advertisement)
     for item in memory:
         _restore_query(MapReader(item, "remembered query"), peer, now, admitted)
 
@@ -114,15 +122,17 @@ def _restore_records(records: list[object], directory: Directory) -> None:
             logger.warning("a saved peer record is dropped: %s", error)
 
 
-def _restore_advertisement(reader: MapReader, peer: Peer, now: float) -> None:
+def _read_advertisement(reader: MapReader, peer: Peer, now: float) -> HeldAdvertisement | None:
     sealed = reader.binary("sealed", max_bytes=ADVERTISEMENT_LIMIT)
     try:
         opened = open_advertisement(sealed, owner=None, dimension=peer.dimension)
     except IntegrityError as error:
         logger.warning("a saved advertisement is dropped: %s", error)
-        return
-    if opened.advertisement.expires_at > now:
-        peer.on_advertisement(held_advertisement(opened))
+        return None
+    advertisement = opened.advertisement
+    if advertisement.fingerprint != peer.fingerprint or advertisement.expires_at <= now:
+        return None
+    return held_advertisement(opened)
 
 
 def _restore_query(

@@ -38,6 +38,7 @@ class Rules(NamedTuple):
         fanout: Requests of a round.
         referrals: Most referrals, or documents referred to.
         memory_referrals: Most referrals by query memory beside these.
+        remembers: Whether peers remember who asked what.
         margin: Standard errors by which advertised scores may be off.
         known: Most documents that a walk by documents starts from.
         patience: Contacts that have to bring nothing before evidence stops a walk.
@@ -61,6 +62,7 @@ class Rules(NamedTuple):
     fanout: int
     referrals: int
     memory_referrals: int
+    remembers: bool
     margin: float
     known: int
     patience: int

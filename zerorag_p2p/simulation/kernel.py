@@ -424,7 +424,8 @@ def _contact(world: World, peer: int, number: int) -> None:
         if walk.to_target == 0 and holds(peers, peer, walk.document):
             walk.to_target = number + 1
             walk.over = rules.stops_at_target
-    remember(peers, peer, walk.querier, walk.query)
+    if rules.remembers:
+        remember(peers, peer, walk.querier, walk.query)
 
 
 @compiled

@@ -338,6 +338,7 @@ def _rules(scenario: Scenario) -> arrays.Rules:
         fanout=strategy.fanout,
         referrals=routing.referral_limit,
         memory_referrals=strategy.memory_referral_limit if by_document else 0,
+        remembers=strategy.uses_memory,
         margin=routing.margin,
         known=known,
         patience=strategy.patience,

@@ -1,12 +1,14 @@
 """gossip: finding peers, noticing who is gone, and news for everybody (protocols/gossip).
 
-Every message but those about the roster carries `News`, whatever else it is for. Signed objects
-inside stay the bytes that their authors made; whoever receives them verifies them.
+Every message but those about the roster and advertisements carries `News`, whatever else it is for.
+Signed objects inside stay the bytes that their authors made; whoever receives them verifies them.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -25,6 +27,7 @@ from zerorag_p2p.config import (
     MAX_GOSSIP_UPDATES,
     MAX_GOSSIP_WITHDRAWALS,
     MAX_INTEGER,
+    MAX_KNOWN_ADVERTISEMENTS,
     MAX_REASON_BYTES,
     MAX_ROSTER_BYTES,
     MAX_WITHDRAWN,
@@ -33,10 +36,12 @@ from zerorag_p2p.config import (
     WITHDRAWAL_LIMIT,
 )
 from zerorag_p2p.identity.fields import read_name, read_peer, read_time, refusing_own_mistakes
-from zerorag_p2p.model import ContentHash, PeerId
+from zerorag_p2p.model import ContentHash, PeerId, Vector
+from zerorag_p2p.wire.embedding import decode_embedding, encode_embedding
 from zerorag_p2p.wire.message import (
     encode_message,
     item_readers,
+    map_readers,
     read_choice,
     read_content_hash,
     read_deadline,
@@ -49,11 +54,16 @@ _EXCHANGE: Final = "exchange"
 _PING: Final = "ping"
 _PING_REQUEST: Final = "ping-request"
 _GET_ROSTER: Final = "get-roster"
+_GET_ADVERTISEMENTS: Final = "get-advertisements"
 _ENTRIES: Final = "entries"
 _ACK: Final = "ack"
 _NACK: Final = "nack"
 _ROSTER: Final = "roster"
 _UNCHANGED: Final = "unchanged"
+_ADVERTISEMENTS: Final = "advertisements"
+
+#: Bytes of the digest that names an advertisement.
+DIGEST_BYTES: Final = 4
 
 
 class Accusation(enum.StrEnum):
@@ -88,7 +98,6 @@ class News:
         records: Signed peer records (protocols/peer-record).
         updates: Accusations, at most one a peer.
         revocations: Sealed revocations, each by one authority.
-        advertisements: Sealed advertisements (protocols/advertise).
         withdrawals: Sealed withdrawals of documents.
     """
 
@@ -96,7 +105,6 @@ class News:
     records: tuple[bytes, ...] = ()
     updates: tuple[Update, ...] = ()
     revocations: tuple[bytes, ...] = ()
-    advertisements: tuple[bytes, ...] = ()
     withdrawals: tuple[bytes, ...] = ()
 
 
@@ -170,8 +178,47 @@ class RosterReply:
     roster: bytes | None
 
 
-GossipRequest: TypeAlias = Exchange | Ping | PingRequest | RosterRequest
-GossipReply: TypeAlias = Exchange | Ack | Nack | RosterReply | Refusal
+@dataclass(frozen=True, slots=True, eq=False)
+class AdvertisementsRequest:
+    """A request for advertisements of any peers, those left out that the asker knows.
+
+    Attributes:
+        known: Digests of advertisements that are of no use (`advertisement_digest`), ascending.
+        near: Direction, shape [d], that the asker's own documents lie in; advertisements of
+            similar documents are of most use to it.
+    """
+
+    known: tuple[bytes, ...]
+    near: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOn:
+    """An advertisement that is passed on, and how its owner can be reached.
+
+    Attributes:
+        sealed: The sealed advertisement (protocols/advertise).
+        record: The owner's signed peer record, if the sender has it.
+    """
+
+    sealed: bytes
+    record: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertisementsReply:
+    """Some of the advertisements that the peer holds, the most useful first."""
+
+    advertisements: tuple[PassedOn, ...]
+
+
+GossipRequest: TypeAlias = Exchange | Ping | PingRequest | RosterRequest | AdvertisementsRequest
+GossipReply: TypeAlias = Exchange | Ack | Nack | RosterReply | AdvertisementsReply | Refusal
+
+
+def advertisement_digest(sealed: bytes) -> bytes:
+    """What an advertisement is called in `AdvertisementsRequest.known`."""
+    return hashlib.sha256(sealed).digest()[:DIGEST_BYTES]
 
 
 def encode_gossip(request: GossipRequest) -> bytes:
@@ -196,6 +243,10 @@ def encode_gossip(request: GossipRequest) -> bytes:
             )
         case RosterRequest():
             fields = {"type": _GET_ROSTER, "known-version": request.known_version}
+        case AdvertisementsRequest():
+            fields = {"type": _GET_ADVERTISEMENTS, "known": b"".join(request.known)}
+            if request.near is not None:
+                fields["near"] = encode_embedding(request.near)
     return encode_message(fields, limit=GOSSIP_LIMIT)
 
 
@@ -216,9 +267,17 @@ def encode_gossip_reply(reply: GossipReply) -> bytes:
             fields = {"type": _UNCHANGED}
         case RosterReply():
             fields = {"type": _ROSTER, "roster": reply.roster}
+        case AdvertisementsReply():
+            items = [_passed_on_fields(item) for item in reply.advertisements]
+            fields = {"type": _ADVERTISEMENTS, "advertisements": items}
         case Refusal():
             return encode_refusal(reply)
     return encode_message(fields, limit=GOSSIP_REPLY_LIMIT)
+
+
+def _passed_on_fields(item: PassedOn) -> dict[str, object]:
+    record = {} if item.record is None else {"record": item.record}
+    return {"sealed": item.sealed, **record}
 
 
 def _exchange_fields(message_type: str, exchange: Exchange) -> dict[str, object]:
@@ -235,7 +294,6 @@ def _with_news(fields: dict[str, object], news: News) -> dict[str, object]:
             for item in news.updates
         ],
         "revocations": news.revocations,
-        "advertisements": news.advertisements,
         "withdrawals": news.withdrawals,
     }
     told: dict[str, object] = {key: list(items) for key, items in lists.items() if items}
@@ -256,7 +314,7 @@ def decode_gossip(data: bytes) -> GossipRequest:
         data,
         limit=GOSSIP_LIMIT,
         what="gossip request",
-        types=[_EXCHANGE, _PING, _PING_REQUEST, _GET_ROSTER],
+        types=[_EXCHANGE, _PING, _PING_REQUEST, _GET_ROSTER, _GET_ADVERTISEMENTS],
     )
     request: GossipRequest
     match message_type:
@@ -270,10 +328,26 @@ def decode_gossip(data: bytes) -> GossipRequest:
                 deadline_ms=read_deadline(reader),
                 news=_read_news(reader),
             )
-        case _:
+        case "get-roster":
             request = RosterRequest(reader.integer("known-version", maximum=MAX_INTEGER))
+        case _:
+            request = AdvertisementsRequest(
+                known=_read_digests(reader),
+                near=decode_embedding(reader.map("near"))[0] if reader.has("near") else None,
+            )
     reader.finish()
     return request
+
+
+def _read_digests(reader: MapReader) -> tuple[bytes, ...]:
+    data = reader.binary("known", max_bytes=DIGEST_BYTES * MAX_KNOWN_ADVERTISEMENTS)
+    if len(data) % DIGEST_BYTES:
+        reader.fail(f"'known' is not digests of {DIGEST_BYTES} bytes")
+    starts = range(0, len(data), DIGEST_BYTES)
+    digests = tuple(data[start : start + DIGEST_BYTES] for start in starts)
+    if any(first >= second for first, second in itertools.pairwise(digests)):
+        reader.fail("'known' is not in ascending order")
+    return digests
 
 
 def decode_gossip_reply(data: bytes, *, asked: GossipRequest) -> GossipReply:
@@ -297,8 +371,10 @@ def decode_gossip_reply(data: bytes, *, asked: GossipRequest) -> GossipReply:
             reply = Nack(_read_news(reader))
         case "roster":
             reply = RosterReply(reader.binary("roster", min_bytes=1, max_bytes=MAX_ROSTER_BYTES))
-        case _:
+        case "unchanged":
             reply = RosterReply(None)
+        case _:
+            reply = AdvertisementsReply(_read_passed_on(reader))
     reader.finish()
     return reply
 
@@ -313,6 +389,23 @@ def _replies_to(request: GossipRequest) -> tuple[str, ...]:
             return (_ACK, _NACK)
         case RosterRequest():
             return (_ROSTER, _UNCHANGED)
+        case AdvertisementsRequest():
+            return (_ADVERTISEMENTS,)
+
+
+def _read_passed_on(reader: MapReader) -> tuple[PassedOn, ...]:
+    items = []
+    for fields in map_readers(reader, "advertisements", max_items=MAX_GOSSIP_ADVERTISEMENTS):
+        sealed = fields.binary("sealed", min_bytes=1, max_bytes=GOSSIP_ADVERTISEMENT_BYTES)
+        record = None
+        if fields.has("record"):
+            record = fields.binary("record", min_bytes=1, max_bytes=RECORD_LIMIT)
+        fields.finish()
+        items.append(PassedOn(sealed, record))
+    if sum(len(item.sealed) for item in items) > GOSSIP_ADVERTISEMENT_BYTES:
+        reader.fail(f"'advertisements' are longer than {GOSSIP_ADVERTISEMENT_BYTES} bytes together")
+    refuse_repeats(reader, "advertisements", [item.sealed for item in items])
+    return tuple(items)
 
 
 def _read_entries(reader: MapReader) -> tuple[Entry, ...]:
@@ -339,13 +432,8 @@ def _read_news(message: MapReader) -> News:
         records=_read_objects(reader, "records", MAX_GOSSIP_RECORDS, RECORD_LIMIT),
         updates=_read_updates(reader),
         revocations=_read_objects(reader, "revocations", MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
-        advertisements=_read_objects(
-            reader, "advertisements", MAX_GOSSIP_ADVERTISEMENTS, GOSSIP_ADVERTISEMENT_BYTES
-        ),
         withdrawals=_read_objects(reader, "withdrawals", MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
     )
-    if sum(map(len, news.advertisements)) > GOSSIP_ADVERTISEMENT_BYTES:
-        reader.fail(f"'advertisements' are longer than {GOSSIP_ADVERTISEMENT_BYTES} bytes together")
     reader.finish()
     return news
 
