@@ -3,11 +3,11 @@
     python -m benchmarks.twenty_nodes FOLDER
 
 FOLDER holds PubMedQA's `ori_pqal.json`, the rephrasings and the embeddings. Prints JSON of two
-consortia. In one that routes as published: how often the full budget finds exactly what an exhaustive
-search finds, and how often five contacts reach the owner of the answer after the nodes have learnt,
-beside members asked in random order. In one with complete routing and every document advertised: how
-much of what the full budget finds a walk finds that stops by itself, how many contacts it takes, and
-how long beside the full budget with as many requests at once.
+consortia. In one that routes as published: how often the full budget finds exactly what an
+exhaustive search finds, and how often five contacts reach the owner of the answer after the nodes
+have learnt, beside members asked in random order. In one with complete routing and every document
+advertised: how much of what the full budget finds a walk finds that stops by itself, how many
+contacts it takes, and how long beside the full budget with as many requests at once.
 """
 
 from __future__ import annotations

@@ -160,10 +160,11 @@ class RoutingConfig:
         sketch_limit: Most advertisements of other peers than neighbours that are kept; without a
             value none with "paper", 200 with "complete".
         sketch_bytes: Most bytes of these advertisements.
-        sketch_near_share: Share of these that are of the peers nearest by content; the others are of
-            peers drawn at random.
+        sketch_near_share: Share of these that are of the peers nearest by content; the others are
+            of peers drawn at random.
         margin: Standard errors by which advertised scores are taken to be off at most.
-        fanout: Most requests in flight at a time; without a value 1 with "paper", 4 with "complete".
+        fanout: Most requests in flight at a time; without a value 1 with "paper", 4 with
+            "complete".
         patience: Contacts in a row that have to bring nothing before evidence stops a walk; without
             a value 3 with "paper", 1 with "complete".
     """

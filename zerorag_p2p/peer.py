@@ -36,7 +36,7 @@ from zerorag_p2p.routing.memory import RoutedQueryMemory
 from zerorag_p2p.routing.neighbors import NeighborView
 from zerorag_p2p.routing.peers import PeerTable
 from zerorag_p2p.routing.referrals import Preference, refer_to_few, refer_to_holders
-from zerorag_p2p.routing.rows import MakeRows, MatrixRows
+from zerorag_p2p.routing.rows import MakeRows, MatrixRows, SharedRows
 from zerorag_p2p.routing.strategy import Referring, Start, Strategy, strategy_from
 from zerorag_p2p.routing.summaries import summarise
 from zerorag_p2p.routing.walk import ReturnedDocument, Walk, float_score
@@ -129,7 +129,8 @@ class Peer:
         dimension: Components of a vector.
         record_of: The signed record through which a peer can be dialled, if known; peers without
             one are not referred to.
-        make_rows: Where the vectors of advertisements and of remembered queries are kept.
+        make_rows: Where the vectors of advertisements and of remembered queries are kept, if not in
+            arrays of this peer.
         preference: Tells peers apart that would do equally well; without it every peer has a
             preference of its own, so that load is spread.
     """
@@ -143,7 +144,7 @@ class Peer:
         fingerprint: str,
         dimension: int,
         record_of: Callable[[PeerId], bytes | None],
-        make_rows: MakeRows = MatrixRows,
+        make_rows: MakeRows | None = None,
         preference: Preference | None = None,
     ) -> None:
         self.peer_id = peer_id
@@ -152,8 +153,10 @@ class Peer:
         self.dimension = dimension
         self.neighbors = NeighborView(settings.neighbor_limit)
         self._peers = PeerTable()
-        self.advertisements = AdvertisementStore(dimension, self._peers, make_rows)
-        self.memory = RoutedQueryMemory(settings.memory_limit, dimension, self._peers, make_rows)
+        self.advertisements = AdvertisementStore(dimension, self._peers, make_rows or SharedRows)
+        self.memory = RoutedQueryMemory(
+            settings.memory_limit, dimension, self._peers, make_rows or MatrixRows
+        )
         self._sketches: dict[PeerId, None] = {}
         self._preference = preference or self._hashed
         self._corpus = corpus

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from zerorag_p2p.model import HashPrefix, PeerId, Vector
-from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement, summarise
+from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement
 from zerorag_p2p.routing.memory import RoutedQueryMemory
 from zerorag_p2p.routing.neighbors import NeighborView
 from zerorag_p2p.routing.peers import PeerTable
@@ -165,29 +165,6 @@ def test_neighbours_are_a_fifo_in_which_known_ones_keep_their_place(
             expected = [item for item in expected if item != peer]
         assert [neighbor.peer for neighbor in view] == expected
         assert len(view) <= capacity
-
-
-@given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 100))
-def test_centroids_are_unit_vectors_within_the_limit(count: int, limit: int, seed: int) -> None:
-    rows = vectors(seed, count)
-    limit = min(limit, count - 1)
-    centroids = summarise(rows, limit, np.random.default_rng(seed))
-    assert 1 <= len(centroids) <= limit
-    assert np.allclose(np.linalg.norm(centroids, axis=1), 1.0, atol=1e-5)
-    again = summarise(rows, limit, np.random.default_rng(seed))
-    assert np.array_equal(centroids, again)
-
-
-def test_centroids_find_well_separated_clusters() -> None:
-    centres = np.eye(DIMENSION, dtype=np.float32)
-    noise = np.random.default_rng(0).normal(scale=0.01, size=(40, DIMENSION))
-    rows = (np.repeat(centres, 10, axis=0) + noise).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    best = max(
-        (summarise(rows, DIMENSION, np.random.default_rng(seed)) for seed in range(5)),
-        key=lambda found: float((rows @ found.T).max(axis=1).mean()),
-    )
-    assert (centres @ best.T).max(axis=1).min() > 0.99
 
 
 def test_numbers_of_peers_are_reused() -> None:

@@ -88,7 +88,7 @@ def run(world: World, *, k: int, budget: int, fanout: int, seed: int, **choices:
         budget=budget,
         fanout=fanout,
         patience=2,
-        strategy=strategy_from(RoutingConfig(**choices)),
+        strategy=strategy_from(RoutingConfig(**{"routing": "paper", **choices})),
         randomness=random.Random(seed),
         roster=[*peers, ME],
     )
@@ -286,7 +286,7 @@ def test_the_best_evidence_goes_first_and_ties_to_the_earliest() -> None:
         querier=ME,
         k=1,
         budget=10,
-        strategy=strategy_from(RoutingConfig()),
+        strategy=strategy_from(RoutingConfig(routing="paper")),
         randomness=random.Random(0),
     )
     prefix = HashPrefix("0" * 16)
@@ -312,7 +312,7 @@ def test_a_better_referral_moves_a_candidate_up() -> None:
         querier=ME,
         k=1,
         budget=10,
-        strategy=strategy_from(RoutingConfig()),
+        strategy=strategy_from(RoutingConfig(routing="paper")),
         randomness=random.Random(0),
     )
     walk.start_from(
@@ -339,7 +339,7 @@ def test_settled_waits_for_an_advertisement_that_promises_more() -> None:
         k=1,
         budget=10,
         patience=1,
-        strategy=strategy_from(RoutingConfig(stopping="settled")),
+        strategy=strategy_from(RoutingConfig(routing="paper", stopping="settled")),
         randomness=random.Random(0),
     )
     held, promised = document(1, 0.5), HashPrefix("f" * 16)
@@ -365,7 +365,7 @@ def test_stop_gives_up_what_is_in_flight() -> None:
         k=1,
         budget=10,
         fanout=2,
-        strategy=strategy_from(RoutingConfig()),
+        strategy=strategy_from(RoutingConfig(routing="paper")),
         randomness=random.Random(0),
     )
     walk.start_from([PeerReferral(PeerId(name), remembered=0.9) for name in "ab"])

@@ -20,6 +20,7 @@ from zerorag_p2p.identity.keys import peer_id_from_public_key
 from zerorag_p2p.model import Fingerprint, Purpose, RefusalCode, Vector, View
 from zerorag_p2p.wire.advertise import (
     Advertisement,
+    Estimates,
     decode_advertise_reply,
     decode_advertise_request,
     decode_advertisement,
@@ -270,9 +271,18 @@ def test_fetch_result(items: list[FetchedDocument | FetchRefused]) -> None:
     assert decode_fetch_reply(encode_fetch_result(result), asked=asked) == result
 
 
-@given(st.lists(prefixes | numbers, max_size=20, unique=True), st.sampled_from(CODE_BITS), hashes)
-def test_advertisement(entries: list[Any], bits: int, fingerprint: str) -> None:
+@given(
+    st.lists(prefixes | numbers, max_size=20, unique=True),
+    st.sampled_from(CODE_BITS),
+    hashes,
+    st.booleans(),
+)
+def test_advertisement(entries: list[Any], bits: int, fingerprint: str, estimated: bool) -> None:
     generator = np.random.default_rng(len(entries))
+    estimates = Estimates(
+        offsets=generator.uniform(-0.5, 0.5, len(entries)).astype(np.float32),
+        errors=generator.uniform(0.0, 0.5, len(entries)).astype(np.float32),
+    )
     sent = Advertisement(
         owner=peer_id_from_public_key(bytes(32)),
         fingerprint=fingerprint,
@@ -282,12 +292,18 @@ def test_advertisement(entries: list[Any], bits: int, fingerprint: str) -> None:
         bits=bits,
         entries=tuple(entries),
         vectors=generator.standard_normal((len(entries), 12)).astype(np.float32),
+        estimates=estimates if estimated else None,
     )
     received = decode_advertisement(encode_advertisement(sent), dimension=12)
     assert received.entries == sent.entries
     if entries:
         units = sent.vectors / np.linalg.norm(sent.vectors, axis=1, keepdims=True)
         assert (units * received.vectors).sum(axis=1) == pytest.approx(1.0, abs=1e-5)
+    if received.estimates is None:
+        assert not (entries and estimated)
+    else:
+        assert np.array_equal(received.estimates.offsets, estimates.offsets)
+        assert np.array_equal(received.estimates.errors, estimates.errors)
 
 
 @given(st.sampled_from(RefusalCode), st.text(max_size=2_000), st.none() | st.integers(0, 1_000_000))

@@ -27,6 +27,7 @@ from zerorag_p2p.model import Fingerprint, Vector
 from zerorag_p2p.wire.advertise import (
     Advertisement,
     AdvertiseRequest,
+    Estimates,
     decode_advertise_reply,
     decode_advertise_request,
     decode_advertisement,
@@ -54,6 +55,9 @@ RECORD = sign_record(BOB, ["/ip4/192.0.2.2/tcp/4001"], NOW)
 
 QUESTION: Vector = np.array([0.5, -0.25, 0.125, 0, 0, 0.75, -0.5, 0.25], dtype=np.float32)
 ANSWER: Vector = np.array([0.5, -0.5, 0.25, 0, 0.125, 0.5, -0.5, 0.125], dtype=np.float32)
+ESTIMATES = Estimates(
+    offsets=np.array([0.0, -0.125], dtype=np.float32), errors=np.array([0.0, 0.5], dtype=np.float32)
+)
 HASH = hashlib.sha256(b"answer").digest()
 OTHER_HASH = hashlib.sha256(b"other").digest()
 
@@ -545,6 +549,12 @@ def advertise_valid() -> list[dict[str, Any]]:
         "a document and a centroid": encode_advertisement(
             advertisement(entries=(HASH[:8].hex(), 3))
         ),
+        "clusters with estimates": encode_advertisement(
+            advertisement(entries=(0, 1), estimates=ESTIMATES)
+        ),
+        "float32 with estimates": encode_advertisement(
+            advertisement(bits=32, entries=(HASH[:8].hex(), 3), estimates=ESTIMATES)
+        ),
         "padding bits": encode_advertisement(
             advertisement(bits=1, vectors=np.stack([ANSWER, QUESTION])[:, :5])
         ),
@@ -582,8 +592,11 @@ def advertise_invalid() -> list[dict[str, Any]]:
     def vectors(of: dict[str, Any] = base, **fields: Any) -> dict[str, Any]:
         return of | {"vectors": of["vectors"] | fields}
 
-    def factors(*values: float) -> cbor2.CBORTag:
+    def numbers(*values: float) -> cbor2.CBORTag:
         return cbor2.CBORTag(85, np.array(values, dtype="<f4").tobytes())
+
+    def estimates(**fields: Any) -> dict[str, Any]:
+        return vectors(estimates={"offsets": numbers(0, 0.25), "errors": numbers(0, 0.25)} | fields)
 
     payloads = {
         "expires when issued": (payload(**{"expires-at": NOW}), "not after 'issued-at'"),
@@ -593,7 +606,7 @@ def advertise_invalid() -> list[dict[str, Any]]:
         "sequence negative": (payload(sequence=-1), "between 0 and"),
         "3 bits": (vectors(bits=3), "'bits' is not one of"),
         "8 bits": (vectors(bits=8), "'bits' is not one of"),
-        "no entries": (vectors(entries=[], codes=b"", factors=factors()), "has 0 items"),
+        "no entries": (vectors(entries=[], codes=b"", factors=numbers()), "has 0 items"),
         "an entry too few": (vectors(entries=[HASH[:8]]), "'codes' is not 4 to 4 bytes"),
         "entry twice": (vectors(entries=[HASH[:8]] * 2), "lists something twice"),
         "entry of 32 bytes": (vectors(entries=[HASH, OTHER_HASH]), "8 to 8 bytes"),
@@ -605,15 +618,15 @@ def advertise_invalid() -> list[dict[str, Any]]:
             base | {"vectors": without(base["vectors"], "factors")},
             "'factors' is missing",
         ),
-        "a factor too few": (vectors(factors=factors(0.9)), "does not hold 2 numbers"),
-        "factor too small": (vectors(factors=factors(0.9, 0.25)), "not between 0.5 and 1"),
-        "factor above 1": (vectors(factors=factors(0.9, 1.5)), "not between 0.5 and 1"),
+        "a factor too few": (vectors(factors=numbers(0.9)), "does not hold 2 numbers"),
+        "factor too small": (vectors(factors=numbers(0.9, 0.25)), "not between 0.5 and 1"),
+        "factor above 1": (vectors(factors=numbers(0.9, 1.5)), "not between 0.5 and 1"),
         "factor not a number": (
-            vectors(factors=factors(0.9, float("nan"))),
+            vectors(factors=numbers(0.9, float("nan"))),
             "not between 0.5 and 1",
         ),
         "padding bit set": (vectors(padded, codes=b"\x1f\x3f"), "padding bit"),
-        "float32 with factors": (vectors(floats, factors=factors(1, 1)), "unknown keys"),
+        "float32 with factors": (vectors(floats, factors=numbers(1, 1)), "unknown keys"),
         "float32 not a number": (
             vectors(floats, codes=np.full(16, np.nan, dtype="<f4").tobytes()),
             "not finite",
@@ -622,6 +635,32 @@ def advertise_invalid() -> list[dict[str, Any]]:
             vectors(floats, codes=np.ones(16, dtype="<f4").tobytes()),
             "unit length",
         ),
+        "estimates without errors": (
+            vectors(estimates={"offsets": numbers(0, 0)}),
+            "'errors' is missing",
+        ),
+        "estimates without offsets": (
+            vectors(estimates={"errors": numbers(0, 0)}),
+            "'offsets' is missing",
+        ),
+        "an offset too few": (
+            estimates(offsets=numbers(0.25)),
+            "'offsets' does not hold 2 numbers",
+        ),
+        "an error too many": (
+            estimates(errors=numbers(0, 0, 0)),
+            "'errors' is longer than 8 bytes",
+        ),
+        "offset too large": (estimates(offsets=numbers(0, 0.75)), "not between -0.5 and 0.5"),
+        "offset too small": (estimates(offsets=numbers(0, -0.75)), "not between -0.5 and 0.5"),
+        "offset not a number": (
+            estimates(offsets=numbers(0, float("nan"))),
+            "not between -0.5 and 0.5",
+        ),
+        "error negative": (estimates(errors=numbers(0, -0.25)), "not between 0 and 0.5"),
+        "error too large": (estimates(errors=numbers(0, 0.75)), "not between 0 and 0.5"),
+        "errors as bytes": (estimates(errors=bytes(8)), "not a typed array"),
+        "unknown key in the estimates": (estimates(note=""), "unknown keys"),
         "dimension 0": (vectors(dimension=0), "between 1 and 4096"),
         "unknown key in the vectors": (vectors(note=""), "unknown keys"),
     }

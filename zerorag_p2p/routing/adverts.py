@@ -12,12 +12,10 @@ from zerorag_p2p.model import NEVER_COMPARED, HashPrefix, PeerId, Score, Vector
 from zerorag_p2p.routing.evidence import Advertised
 from zerorag_p2p.routing.peers import PeerTable
 from zerorag_p2p.routing.rows import MakeRows, MatrixRows
+from zerorag_p2p.wire.advertise import Estimates
 from zerorag_p2p.wire.codes import score_errors
 
 _FIRST_ROWS = 64
-_KMEANS_ROUNDS = 10
-#: Vectors that centroids are computed from, so that a node never stops for seconds to do it.
-_SAMPLE_ROWS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,8 @@ class HeldAdvertisement:
         vectors: float32 [n, d]; a dot product with a query estimates the cosine similarity.
         documents: For every row the prefix of the document it stands for; None for a centroid.
         signed: The signed object, to pass on or to save.
+        estimates: What the best document of each row's cluster may score beyond the row; None if
+            every row is a document.
     """
 
     owner: PeerId
@@ -39,6 +39,7 @@ class HeldAdvertisement:
     vectors: Vector
     documents: tuple[HashPrefix | None, ...]
     signed: bytes = b""
+    estimates: Estimates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class AdvertisementStore:
         self._by_owner: dict[PeerId, HeldAdvertisement] = {}
         self._rows = make_rows(dimension)
         self._owners: NDArray[np.intp] = np.zeros(_FIRST_ROWS, dtype=np.intp)
+        self._offsets: Vector = np.zeros(_FIRST_ROWS, dtype=np.float32)
         self._errors: Vector = np.zeros(_FIRST_ROWS, dtype=np.float32)
         self._documents: list[HashPrefix | None] = []
         # The rows of one owner lie together, and stay so when others are removed.
@@ -90,7 +92,12 @@ class AdvertisementStore:
         if end > start:
             self._rows.write(start, advertisement.vectors)
             self._owners[start:end] = self._peers.acquire(advertisement.owner, end - start)
-            self._errors[start:end] = score_errors(advertisement.vectors)
+            errors = score_errors(advertisement.vectors)
+            estimates = advertisement.estimates
+            self._offsets[start:end] = 0.0 if estimates is None else estimates.offsets
+            self._errors[start:end] = (
+                errors if estimates is None else np.hypot(errors, estimates.errors)
+            )
         self._documents.extend(advertisement.documents)
         return True
 
@@ -104,7 +111,7 @@ class AdvertisementStore:
         if count:
             size = len(self._documents)
             self._rows.move(first, np.arange(first + count, size))
-            for column in (self._owners, self._errors):
+            for column in (self._owners, self._offsets, self._errors):
                 column[first : size - count] = column[first + count : size]
             del self._documents[first : first + count]
             for other, row in self._first_rows.items():
@@ -126,11 +133,10 @@ class AdvertisementStore:
         """Raise each owner's entry of `scores` to its best similarity with `embedding`.
 
         `scores` is indexed by the numbers of the shared `PeerTable`. Returns the similarity of
-        every row, for `best_document`.
+        every row, for `best_of`.
         """
-        size = len(self._documents)
-        similarities = self._rows.dot(embedding, size)
-        np.maximum.at(scores, self._owners[:size], similarities)
+        similarities = self._similarities(embedding)
+        np.maximum.at(scores, self._owners[: len(similarities)], similarities)
         return similarities
 
     def best_of(self, owner: PeerId, similarities: NDArray[np.float32]) -> Advertised:
@@ -162,7 +168,7 @@ class AdvertisementStore:
             excluded: Peers whose advertisements do not count.
         """
         size = len(self._documents)
-        similarities = self._rows.dot(embedding, size)
+        similarities = self._similarities(embedding)
         rows = np.arange(size)
         if above > NEVER_COMPARED:
             reach = similarities.astype(np.float64) + margin * self._errors[:size]
@@ -176,7 +182,8 @@ class AdvertisementStore:
                 continue
             key = owner if document is None else document
             if key in found:
-                found[key][1].append(owner)
+                if document is not None:  # else a lesser cluster of the same owner
+                    found[key][1].append(owner)
             elif len(found) == limit:
                 break  # copies of a document have the same code, so that they lie together
             else:
@@ -186,6 +193,12 @@ class AdvertisementStore:
             for row, owners in found.values()
         ]
 
+    def _similarities(self, embedding: Vector) -> NDArray[np.float32]:
+        """Of every row the document's estimated score, of a cluster its best document's."""
+        size = len(self._documents)
+        similarities = self._rows.dot(embedding, size)
+        return similarities + self._offsets[:size]
+
     def _advertised(self, row: int, similarities: NDArray[np.float32]) -> Advertised:
         return Advertised(float(similarities[row]), self._documents[row], float(self._errors[row]))
 
@@ -193,36 +206,8 @@ class AdvertisementStore:
         if rows <= len(self._owners):
             return
         size, capacity = len(self._documents), max(rows, 2 * len(self._owners))
-        owners, errors = np.zeros(capacity, dtype=np.intp), np.zeros(capacity, dtype=np.float32)
-        owners[:size], errors[:size] = self._owners[:size], self._errors[:size]
-        self._owners, self._errors = owners, errors
-
-
-def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Vector:
-    """Centroids that stand for a library larger than what may be advertised.
-
-    Spherical k-means: the centroids are unit vectors, and a vector belongs to the centroid of
-    largest cosine similarity. Of a very large library a random sample is summarised.
-
-    Args:
-        vectors: float32 [n, d], unit rows, n > limit.
-        limit: Number of centroids wanted, at least 1.
-        generator: Chooses the first centroids.
-
-    Returns:
-        float32 [m, d], 1 <= m <= limit; fewer than `limit` when vectors coincide.
-    """
-    rows = vectors
-    if len(vectors) > _SAMPLE_ROWS:
-        rows = vectors[generator.choice(len(vectors), size=_SAMPLE_ROWS, replace=False)]
-    centroids = rows[generator.choice(len(rows), size=limit, replace=False)].copy()
-    for _ in range(_KMEANS_ROUNDS):
-        sums = np.zeros_like(centroids)
-        np.add.at(sums, np.argmax(rows @ centroids.T, axis=1), rows)
-        norms = np.linalg.norm(sums, axis=1)
-        filled = norms > 0
-        updated = sums[filled] / norms[filled, np.newaxis]
-        if updated.shape == centroids.shape and np.array_equal(updated, centroids):
-            break
-        centroids = updated
-    return centroids
+        owners = np.zeros(capacity, dtype=np.intp)
+        offsets, errors = np.zeros((2, capacity), dtype=np.float32)
+        owners[:size] = self._owners[:size]
+        offsets[:size], errors[:size] = self._offsets[:size], self._errors[:size]
+        self._owners, self._offsets, self._errors = owners, offsets, errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -61,3 +62,52 @@ class MatrixRows:
         """See `Rows`."""
         products: NDArray[np.float32] = self._matrix[:size] @ embedding
         return products
+
+
+class SharedRows:
+    """Rows that stay in the arrays they came in, which others may hold too.
+
+    Whoever writes an array does not change it afterwards. Rows are written at the end, and moved
+    down to close the gap that whole arrays leave.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        del dimension
+        self._blocks: list[Vector] = []
+
+    def write(self, start: int, vectors: Vector) -> None:
+        """See `Rows`; what was at `start` or after it is gone."""
+        del self._blocks[self._block_at(start) :]
+        if len(vectors):
+            self._blocks.append(vectors)
+
+    def move(self, start: int, rows: NDArray[np.intp]) -> None:
+        """See `Rows`; `rows` are the last ones, in order."""
+        first, size = self._block_at(start), self._ends()[-1]
+        del self._blocks[first : self._block_at(size - len(rows))]
+
+    def read(self, row: int) -> Vector:
+        """See `Rows`."""
+        for block in self._blocks:
+            if row < len(block):
+                vector: Vector = block[row]
+                return vector
+            row -= len(block)
+        raise IndexError(row)
+
+    def dot(self, embedding: Vector, size: int) -> NDArray[np.float32]:
+        """See `Rows`."""
+        products = np.empty(self._ends()[-1], dtype=np.float32)
+        start = 0
+        for block in self._blocks:
+            end = start + len(block)
+            np.dot(block, embedding, out=products[start:end])
+            start = end
+        return products[:size]
+
+    def _ends(self) -> list[int]:
+        return list(accumulate(map(len, self._blocks), initial=0))
+
+    def _block_at(self, row: int) -> int:
+        """Which array begins at `row`, or would."""
+        return self._ends().index(row)

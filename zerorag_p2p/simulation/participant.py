@@ -72,6 +72,7 @@ class Advertiser:
                 expires_at=math.inf,
                 vectors=self._received(own.vectors, documents),
                 documents=documents,
+                estimates=own.estimates,
             )
         return owner.advertisement
 

@@ -54,6 +54,11 @@ _UNCHANGED: Final = "unchanged"
 #: Bytes of the longest payload: the rest is for its seal and for the reply around it.
 PAYLOAD_LIMIT: Final = ADVERTISEMENT_LIMIT - 512
 
+#: Bounds of what an owner may claim that the best document of a cluster scores beyond its centroid,
+#: and of the standard error of that: a claim draws questions.
+MAX_OFFSET: Final = 0.5
+MAX_ESTIMATE_ERROR: Final = 0.5
+
 #: What an advertised vector stands for: a document, or the number of a cluster of documents.
 Entry: TypeAlias = HashPrefix | int
 
@@ -67,6 +72,22 @@ class AdvertiseRequest:
     """
 
     known_sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """What the best document behind each vector may score beyond the vector itself.
+
+    Both are 0 for a vector that is a document's own.
+
+    Attributes:
+        offsets: float32 [n], -`MAX_OFFSET` to `MAX_OFFSET`, to be added to the vector's score.
+        errors: float32 [n], 0 to `MAX_ESTIMATE_ERROR`, standard errors of what results, that of the
+            vector's code not included.
+    """
+
+    offsets: Vector
+    errors: Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,6 +105,7 @@ class Advertisement:
         entries: What each vector stands for.
         vectors: Shape [n, d]. To be encoded: the vectors themselves. Decoded: rows whose product
             with a query is the estimated score (`codes.decode_codes`).
+        estimates: Of the best document behind every vector, where clusters are advertised.
     """
 
     owner: PeerId
@@ -95,6 +117,7 @@ class Advertisement:
     bits: int = 4
     entries: tuple[Entry, ...] = ()
     vectors: Vector = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+    estimates: Estimates | None = None
 
     @property
     def documents(self) -> tuple[HashPrefix | None, ...]:
@@ -139,8 +162,17 @@ def _vector_fields(advertisement: Advertisement) -> dict[str, object]:
         "codes": packed.tobytes(),
     }
     if advertisement.bits != FLOAT_BITS:
-        fields["factors"] = cbor2.CBORTag(cbor.TAG_FLOAT32, factors.astype("<f4").tobytes())
+        fields["factors"] = _floats(factors)
+    if advertisement.estimates is not None:
+        fields["estimates"] = {
+            "offsets": _floats(advertisement.estimates.offsets),
+            "errors": _floats(advertisement.estimates.errors),
+        }
     return fields
+
+
+def _floats(values: Vector) -> cbor2.CBORTag:
+    return cbor2.CBORTag(cbor.TAG_FLOAT32, values.astype("<f4").tobytes())
 
 
 def decode_advertisement(payload: bytes, *, dimension: int | None = None) -> Advertisement:
@@ -189,13 +221,16 @@ def _with_vectors(
         factors = np.ones(len(entries), dtype=np.float32)
         _check_float_rows(reader, packed)
     else:
-        factors = _read_factors(reader, len(entries))
+        factors = _read_floats(reader, "factors", len(entries), MIN_FACTOR, 1.0)
         used_bits = dimension * bits % 8
         if used_bits and (packed[:, -1] >> used_bits).any():
             reader.fail("'codes' has a padding bit that is set")
+    estimates = None
+    if reader.has("estimates"):
+        estimates = _read_estimates(reader.map("estimates"), len(entries))
     reader.finish()
     vectors = decode_codes(packed, factors, dimension=dimension, bits=bits)
-    return replace(advertisement, bits=bits, entries=entries, vectors=vectors)
+    return replace(advertisement, bits=bits, entries=entries, vectors=vectors, estimates=estimates)
 
 
 def _read_entries(reader: MapReader) -> tuple[Entry, ...]:
@@ -210,14 +245,22 @@ def _read_entries(reader: MapReader) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _read_factors(reader: MapReader, count: int) -> Vector:
-    array = reader.array("factors", tags=frozenset({cbor.TAG_FLOAT32}), max_bytes=4 * count)
+def _read_estimates(reader: MapReader, count: int) -> Estimates:
+    offsets = _read_floats(reader, "offsets", count, -MAX_OFFSET, MAX_OFFSET)
+    errors = _read_floats(reader, "errors", count, 0.0, MAX_ESTIMATE_ERROR)
+    reader.finish()
+    return Estimates(offsets, errors)
+
+
+def _read_floats(reader: MapReader, key: str, count: int, minimum: float, maximum: float) -> Vector:
+    """Take `count` float32 numbers within the bounds, both included."""
+    array = reader.array(key, tags=frozenset({cbor.TAG_FLOAT32}), max_bytes=4 * count)
     if len(array.value) != 4 * count:
-        reader.fail(f"'factors' does not hold {count} numbers")
-    factors = np.frombuffer(array.value, "<f4")
-    if not ((factors >= MIN_FACTOR) & (factors <= 1.0)).all():
-        reader.fail(f"a factor is not between {MIN_FACTOR} and 1")
-    return factors
+        reader.fail(f"{key!r} does not hold {count} numbers")
+    values = np.frombuffer(array.value, "<f4")
+    if not ((values >= minimum) & (values <= maximum)).all():
+        reader.fail(f"{key!r} holds a number that is not between {minimum:g} and {maximum:g}")
+    return values
 
 
 def _check_float_rows(reader: MapReader, packed: NDArray[np.uint8]) -> None:

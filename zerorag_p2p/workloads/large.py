@@ -6,9 +6,8 @@ are computed when they are asked for, each time the same.
 Topics are a tree. Every topic has `_CHILDREN` that lie around it, the nearer the deeper they are;
 a document lies around one of the deepest. How much is new at each level was chosen so that of a
 thousand documents drawn from all, similarities resemble those of PubMedQA's thousand abstracts by
-all-mpnet-base-v2 (docs/large-libraries.md, `benchmarks.large_libraries profile`): of a document and
-of a query with the first, fifth and hundredth other document, how the first grows with the number
-of documents, and of a query with its own document.
+all-mpnet-base-v2 (docs/large-libraries.md): of a document and of a query with the first, fifth,
+twentieth and hundredth other document, and of a query with its own document.
 
 Specialties: a peer's documents fall from the root to the deepest topics, at every topic by shares
 that are the peer's own and of which any are as likely as any other.
@@ -21,7 +20,6 @@ noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,11 +70,13 @@ class Questions:
         askers: int32 [n].
         owners: int32 [n], whose document a question is about.
         vectors: float32 [n, d], unit rows.
+        documents: float32 [n, d], unit rows, what the questions are about.
     """
 
     askers: Numbers
     owners: Numbers
     vectors: Vector
+    documents: Vector
 
 
 class LargeLibraries:
@@ -111,14 +111,15 @@ class LargeLibraries:
         owners, places = np.empty(count, np.int32), np.empty(count, np.int64)
         for number, asker in enumerate(askers.tolist()):
             owners[number], places[number] = _choose(held, asker, generator)
-        vectors = np.empty((count, DIMENSION), np.float32)
+        vectors, documents = np.empty((2, count, DIMENSION), np.float32)
         for owner in np.unique(owners).tolist():
             asked = np.flatnonzero(owners == owner)
-            topics, own = self._parts(owner)
-            vectors[asked] = topics[places[asked]] + np.float32(_KEPT) * own[places[asked]]
+            topics, own = (part[places[asked]] for part in self._parts(owner))
+            vectors[asked] = topics + np.float32(_KEPT) * own
+            documents[asked] = topics + own
         lengths = _NOISE * np.exp(_NOISE_SKEW * generator.standard_normal((count, 1)))
         vectors += lengths.astype(np.float32) * self._noise(count, generator)
-        return Questions(askers, owners, normalised_rows(vectors))
+        return Questions(askers, owners, normalised_rows(vectors), normalised_rows(documents))
 
     def _grow(self) -> Vector:
         """The deepest topics: float32 [TOPICS, d], neighbours in the tree side by side."""
@@ -173,9 +174,7 @@ def skewed_sizes(peers: int, seed: int) -> NDArray[np.int64]:
     return np.clip(sizes, SMALLEST_SIZE, LARGEST_SIZE).astype(np.int64)
 
 
-def _choose(
-    held: NDArray[np.int64], asker: int, generator: np.random.Generator
-) -> tuple[int, int]:
+def _choose(held: NDArray[np.int64], asker: int, generator: np.random.Generator) -> tuple[int, int]:
     """Whose document is asked for, and which of it."""
     by_field = held.sum(axis=0) - held[asker]
     if generator.random() >= STRAY and (by_field * held[asker]).any():

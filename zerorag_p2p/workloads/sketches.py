@@ -1,7 +1,7 @@
 """Whose advertisements a peer keeps beside its neighbours', once gossip has done its work.
 
-Some are of the peers nearest by content, the others of peers drawn at random, as
-`routing.sketches` chooses them. Simulators take this state for given: a peer that is replaced is followed by its
+Some are of the peers nearest by content, the others of peers drawn at random, as `routing.sketches`
+chooses them. Simulators take this state for given: a peer that is replaced is followed by its
 successor, and nothing takes time.
 """
 
