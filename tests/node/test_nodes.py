@@ -166,6 +166,27 @@ async def test_routing_state_survives_a_restart(tmp_path: Path, network: str) ->
         assert again.status()["remembered_queries"] == 1
 
 
+async def test_what_the_best_of_a_cluster_scores_comes_with_an_advertisement(
+    tmp_path: Path, network: str
+) -> None:
+    lab = Lab(tmp_path, network, ["ann", "bob"])
+    few = lab.config("bob", advertisement_limit=2)
+    async with lab.node("ann") as ann, lab.node("bob", config=few) as bob:
+        add(bob, *(f"part {number} of asthma in children" for number in range(8)))
+
+        def advertised() -> bool:
+            held = ann.core.peer.advertisements.get(lab.peer("bob"))
+            return held is not None and len(held.documents) > 0
+
+        await eventually(advertised)
+        held = ann.core.peer.advertisements.get(lab.peer("bob"))
+        assert held is not None
+        assert held.estimates is not None
+        assert len(held.documents) == len(held.estimates.offsets) <= 2
+        report = await ann.query("part 3 of asthma in children", k=1)
+        assert report.documents[0].text == "part 3 of asthma in children"
+
+
 async def test_damaged_routing_state_costs_a_warning_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -271,6 +271,7 @@ class Service:
             bits=self._settings.advertisement_bits,
             entries=own.entries,
             vectors=own.vectors,
+            estimates=own.estimates,
         )
         sealed = seal(self._identity, Domain.ADVERTISEMENT, encode_advertisement(advertisement))
         self._advertisement = (generation, advertisement, sealed)

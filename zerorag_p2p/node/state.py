@@ -156,4 +156,5 @@ def held_advertisement(opened: SealedAdvertisement) -> HeldAdvertisement:
         vectors=advertisement.vectors,
         documents=advertisement.documents,
         signed=opened.sealed,
+        estimates=advertisement.estimates,
     )
