@@ -31,7 +31,7 @@ async def watch(node: Node, events: list[Json], shutdown: trio.Event, ended: lis
 async def test_a_query_is_told_step_by_step_on_both_sides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab = Lab(tmp_path, "memory", ["ann", "bob", "cid"])
+    lab = Lab(tmp_path, "memory", ["ann", "bob", "cid"], routing="paper")
     seen: dict[str, list[Json]] = {"ann": [], "bob": []}
     ended: list[Json] = []
     caplog.set_level(logging.DEBUG)
@@ -99,7 +99,7 @@ async def test_refusals_are_kept_on_both_sides_with_the_owner_s_reason(tmp_path:
 
 
 async def test_neighbours_memory_and_traffic_have_figures(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    lab = Lab(tmp_path, "memory", ["ann", "bob"], routing="paper")
     told: list[Any] = []
     async with lab.node("ann") as ann, lab.node("bob") as bob:
         with ann.watching(told.append), bob.watching(told.append):

@@ -24,7 +24,7 @@ async def run(*arguments: object) -> Result:
 
 
 async def test_every_figure_of_the_window_is_also_a_command(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    lab = Lab(tmp_path, "memory", ["ann", "bob"], routing="paper")
     async with lab.node("ann") as ann, lab.node("bob") as bob:
         add(bob, "a note")
         (content_hash,) = bob.library.vectors_to_advertise(["notes"])[1]
