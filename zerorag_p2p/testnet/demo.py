@@ -185,8 +185,8 @@ class Demo:
             )
         self._console.print(table)
         self._console.print(
-            f"   Each could have asked {len(self._hospitals) - 1} others. What peers advertise tells "
-            "whom to ask, and when\n   nothing better is to be had."
+            f"   Each could have asked {len(self._hospitals) - 1} others. What peers advertise "
+            "tells whom to ask, and when\n   nothing better is to be had."
         )
         return saved
 
