@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from zerorag_p2p.config import RoutingConfig
+from zerorag_p2p.config import MAX_REFERRALS, RoutingConfig
 from zerorag_p2p.model import (
     NEVER_COMPARED,
     ContentHash,
@@ -252,7 +252,8 @@ class Peer:
             excluded=(requester, self.peer_id),
         )
         referrals = refer_to_few(documents, self._preference)
-        return referrals + self._by_memory(request.embedding, referrals, requester, now)
+        referrals += self._by_memory(request.embedding, referrals, requester, now)
+        return referrals[:MAX_REFERRALS]
 
     def _by_memory(
         self, embedding: Vector, known: Sequence[PeerReferral], requester: PeerId, now: float

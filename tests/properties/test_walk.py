@@ -250,6 +250,34 @@ def test_a_complete_walk_asks_few_peers_and_says_what_it_has() -> None:
     assert [item.document for item in walk.results()] == [one, two]
 
 
+def test_who_claims_little_and_returns_nothing_hides_no_document() -> None:
+    walk = Walk(
+        querier=ME,
+        k=1,
+        budget=10,
+        patience=0,
+        strategy=strategy_from(RoutingConfig(routing="complete")),
+        randomness=random.Random(0),
+    )
+    good, poor = document(1, 0.9), document(2, 0.3)
+    wanted = hash_prefix(good.content_hash)
+    walk.start_from(
+        [
+            PeerReferral(PeerId("liar"), (Advertised(0.95, hash_prefix(poor.content_hash), 0.01),)),
+            PeerReferral(PeerId("liar"), (Advertised(0.31, wanted, 1.0),)),
+            PeerReferral(PeerId("owner"), (Advertised(0.9, wanted, 0.01),)),
+        ]
+    )
+    assert walk.next() == Contact(PeerId("liar"), 9)
+    walk.on_reply(PeerId("liar"), [poor], [])
+    action = walk.next()
+    assert isinstance(action, Contact)
+    assert action.peer == "owner"
+    walk.on_reply(PeerId("owner"), [good], [])
+    assert isinstance(walk.next(), Finished)
+    assert [item.document for item in walk.results()] == [good]
+
+
 @given(**CASES)
 def test_exploration_reaches_everybody_the_budget_allows(
     world: World, k: int, budget: int, fanout: int, seed: int

@@ -379,13 +379,19 @@ class Walk:
     def _settle(self, candidate: Candidate, documents: Sequence[ReturnedDocument]) -> None:
         """Want no more what was returned, nor what was not as it was not good enough.
 
-        An advertised document that has to be good enough and was not returned stays wanted, since
-        another peer that has it may return it.
+        A document that anybody's advertisement says is good enough, and that was not returned,
+        stays wanted, since another peer that has it may return it.
         """
         self._settled.update(hash_prefix(document.content_hash) for document in documents)
         worst = self.worst_score()
-        for key, item in candidate.advertised.items():
-            if key == candidate.peer or item.score - DOUBT * item.error <= worst:
+        others = (*self.frontier.values(), *self._in_flight.values())
+        for key in candidate.advertised:
+            claims = [
+                item.advertised[key] for item in (candidate, *others) if key in item.advertised
+            ]
+            if key == candidate.peer or all(
+                claim.score - DOUBT * claim.error <= worst for claim in claims
+            ):
                 self._settled.add(key)
 
     def _merge(self, peer: PeerId, documents: Sequence[ReturnedDocument]) -> bool:

@@ -186,7 +186,7 @@ class Demo:
         self._console.print(table)
         self._console.print(
             f"   Each could have asked {len(self._hospitals) - 1} others. What peers advertise "
-            "tells whom to ask, and when\n   nothing better is to be had."
+            "tells whom to ask,\n   and when nothing better is to be had."
         )
         return saved
 

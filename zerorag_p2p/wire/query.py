@@ -268,7 +268,7 @@ def _evidence_fields(evidence: AdvertisedEvidence) -> dict[str, object]:
     if evidence.document is not None:
         fields["document"] = prefix_bytes(evidence.document)
     if evidence.error:
-        fields["error"] = evidence.error
+        fields["error"] = min(1.0, evidence.error)  # of few dimensions a score says nothing
     return fields
 
 
