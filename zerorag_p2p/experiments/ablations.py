@@ -44,26 +44,36 @@ def _memory(scenario: Scenario) -> list[Variant]:
 
 
 def _sizes(scenario: Scenario) -> list[Variant]:
-    """The paper's sizes, up to twice the default of the scale; two at a scale below all of them."""
-    sizes = [peers for peers in NETWORK_SIZES if peers <= 2 * scenario.peers]
     return sweep(
         scenario,
         "peers",
-        sizes or [scenario.peers // 2, scenario.peers],
+        sizes_up_to(2 * scenario.peers),
         lambda base, peers: replace(base, peers=peers),
     )
+
+
+def sizes_up_to(most: int) -> list[int]:
+    """The paper's numbers of peers up to `most`; below all of them a quarter and half of it."""
+    return [peers for peers in NETWORK_SIZES if peers <= most] or [most // 4, most // 2]
 
 
 def _draws(scenario: Scenario) -> list[Variant]:
     return sweep(scenario, "documents", DRAWS, lambda base, draws: replace(base, draws=draws))
 
 
-def _neighbors(scenario: Scenario) -> list[Variant]:
-    def limit_neighbors(base: Scenario, limit: int) -> Scenario:
-        first = min(limit, base.routing.initial_neighbors)
-        return with_routing(base, neighbor_limit=limit, initial_neighbors=first)
+def limit_neighbors(base: Scenario, limit: int) -> Scenario:
+    """At most `limit` neighbours, from the beginning."""
+    first = min(limit, base.routing.initial_neighbors)
+    return with_routing(base, neighbor_limit=limit, initial_neighbors=first)
 
+
+def _neighbors(scenario: Scenario) -> list[Variant]:
     return sweep(scenario, "neighbours", NEIGHBOR_LIMITS, limit_neighbors)
+
+
+def in_rounds(base: Scenario, fanout: int, rounds: int) -> Scenario:
+    """Requests sent `fanout` at once, `rounds` times."""
+    return replace(with_routing(base, contact_budget=fanout * rounds, fanout=fanout), rounds=True)
 
 
 def _fanouts(scenario: Scenario) -> list[Variant]:
@@ -71,11 +81,7 @@ def _fanouts(scenario: Scenario) -> list[Variant]:
         variant
         for fanout, rounds in FANOUTS
         for variant in in_readings(
-            replace(
-                with_routing(scenario, contact_budget=fanout * rounds, fanout=fanout), rounds=True
-            ),
-            f"{fanout} x {rounds}",
-            fanout,
+            in_rounds(scenario, fanout, rounds), f"{fanout} x {rounds}", fanout
         )
     ]
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from zerorag_p2p.experiments.experiment import Experiment, in_readings
+from zerorag_p2p.experiments.experiment import (
+    COMPLETE,
+    Experiment,
+    Variant,
+    completed_to_target,
+    in_readings,
+)
 from zerorag_p2p.experiments.plots import draw_churn
 from zerorag_p2p.experiments.quantity import (
     HIT_RATE_AFTER,
@@ -15,7 +21,11 @@ from zerorag_p2p.experiments.quantity import (
     REQUESTS_BEFORE,
 )
 from zerorag_p2p.workloads.results import Json
-from zerorag_p2p.workloads.scenario import load_scenario
+from zerorag_p2p.workloads.scenario import Scenario, load_scenario
+
+
+def _variants(scenario: Scenario) -> list[Variant]:
+    return [*in_readings(scenario), Variant(COMPLETE, completed_to_target(scenario))]
 
 
 def _read(result: Json) -> Json:
@@ -38,7 +48,7 @@ CHURN: Final = Experiment(
     shows="What is lost when half of the peers crash, and how it comes back",
     source="ZeroRAG, figure 6",
     base=partial(load_scenario, "churn"),
-    variants=in_readings,
+    variants=_variants,
     quantities=(HIT_RATE_BEFORE, HIT_RATE_AT, HIT_RATE_AFTER, REQUESTS_BEFORE, REQUESTS_AFTER),
     draw=draw_churn,
     read=_read,

@@ -7,8 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from zerorag_p2p.experiments.ablations import (
+    DRAWS,
+    FANOUTS,
+    NEIGHBOR_LIMITS,
+    in_rounds,
+    limit_neighbors,
+    sizes_up_to,
+)
 from zerorag_p2p.experiments.all_systems import CONSORTIA, PEERS
 from zerorag_p2p.experiments.experiment import (
+    COMPLETE,
     OWN_STATE_FIRST,
     PAPER_NETWORK,
     PAPER_ROUTING,
@@ -16,12 +25,18 @@ from zerorag_p2p.experiments.experiment import (
     Draw,
     Experiment,
     Variant,
+    completed,
+    completed_to_target,
     with_routing,
 )
 from zerorag_p2p.experiments.plots import draw_costs, draw_systems
 from zerorag_p2p.experiments.quantity import (
+    BYTES,
     FIRST_RECALL_AT_5,
+    HIT_RATE,
     RECALL_AT_5,
+    REQUESTS,
+    ROUNDS,
     WHOLE_BYTES,
     WHOLE_CONTACTS,
     WHOLE_RECALL_AT_5,
@@ -31,8 +46,6 @@ from zerorag_p2p.experiments.quantity import (
 from zerorag_p2p.workloads.results import Json
 from zerorag_p2p.workloads.scenario import Scenario
 
-_NAME: Final = "complete"
-
 #: Sizes at which PubMedQA is dealt out with copies, up to that of the scale.
 SIZES: Final = (200, 1_000, 5_000, 10_000, 50_000)
 
@@ -41,7 +54,7 @@ BUDGETS: Final = (3, 5, 8, 12, 20, 50)
 
 #: What `complete` is changed to, one thing at a time.
 _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
-    _NAME: {},
+    COMPLETE: {},
     "without sketches": {"sketch_limit": 0},
     "50 sketches": {"sketch_limit": 50},
     "100 sketches": {"sketch_limit": 100},
@@ -62,11 +75,6 @@ _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def _complete(scenario: Scenario, **changes: Any) -> Scenario:
-    # One after the other, so that contacts are not those of parallel requests.
-    return with_routing(scenario, **{"routing": "complete", "fanout": 1, **changes})
-
-
 def _place(scenario: Scenario) -> str:
     return f"{scenario.workload} {scenario.peers}"
 
@@ -84,7 +92,7 @@ def _decay(scenario: Scenario) -> list[Variant]:
         for place in (*places, *_consortia(scenario, CONSORTIA))
         for variant in (
             Variant(f"{OWN_STATE_FIRST}, {_place(place)}", place),
-            Variant(f"{_NAME}, {_place(place)}", _complete(place)),
+            Variant(f"{COMPLETE}, {_place(place)}", completed(place)),
         )
     ]
 
@@ -92,7 +100,7 @@ def _decay(scenario: Scenario) -> list[Variant]:
 def _parts(scenario: Scenario) -> list[Variant]:
     large = replace(scenario, peers=min(PEERS, scenario.peers))
     return [
-        Variant(f"{name}, {_place(place)}", _complete(place, **changes))
+        Variant(f"{name}, {_place(place)}", completed(place, **changes))
         for place in (large, *_consortia(scenario))
         for name, changes in _CHANGES.items()
     ]
@@ -126,18 +134,46 @@ def _rules(place: Scenario) -> list[Variant]:
         *variants(
             "complete, budget",
             BUDGETS,
-            lambda value: _complete(place, stopping="budget", contact_budget=value),
+            lambda value: completed(place, stopping="budget", contact_budget=value),
         ),
         *variants(
-            "complete, patience", (0, 1, 2, 3, 5), lambda value: _complete(place, patience=value)
+            "complete, patience", (0, 1, 2, 3, 5), lambda value: completed(place, patience=value)
+        ),
+    ]
+
+
+def _rows(scenario: Scenario) -> list[Variant]:
+    """The rows of the paper's tables; query memory, which table 1 varies, complete has none."""
+
+    def row(
+        table: int, setting: str, value: int | None, changed: Scenario, **settings: Any
+    ) -> Variant:
+        fanout = changed.routing.fanout or 1
+        routed = completed_to_target(changed, fanout=fanout, **settings)
+        name = setting if value is None else f"{setting} {value}"
+        return Variant(f"{COMPLETE}, {name}, table {table}", routed, x=value)
+
+    sizes = sizes_up_to(2 * scenario.peers)
+    return [
+        row(1, "no memory", None, scenario),
+        row(1, "static, no memory", None, scenario, neighbor_choice="none"),
+        *(row(2, "peers", peers, replace(scenario, peers=peers)) for peers in sizes),
+        *(row(3, "documents", draws, replace(scenario, draws=draws)) for draws in DRAWS),
+        *(
+            row(4, "neighbours", limit, limit_neighbors(scenario, limit))
+            for limit in NEIGHBOR_LIMITS
+        ),
+        *(
+            row(5, "at once", fanout, in_rounds(scenario, fanout, rounds))
+            for fanout, rounds in FANOUTS
         ),
     ]
 
 
 def _read(result: Json) -> Json:
-    """The worst tenth but the first, in which nobody knows anybody yet."""
-    later = [tenth["recall_at_5_exact"] for tenth in result["by_tenth"][1:]]
-    return {"worst_later_tenth": min(later)}
+    """The worst tenth but the first, in which nobody knows anybody yet; of whole walks only."""
+    later = [tenth.get("recall_at_5_exact") for tenth in result["by_tenth"][1:]]
+    return {} if None in later else {"worst_later_tenth": min(later)}
 
 
 def _experiment(
@@ -146,6 +182,8 @@ def _experiment(
     variants: Callable[[Scenario], Sequence[Variant]],
     draw: Draw,
     quantities: Sequence[Quantity],
+    *,
+    stop_at_target: bool = False,
 ) -> Experiment:
     return Experiment(
         name=name,
@@ -157,7 +195,7 @@ def _experiment(
             name=name,
             shows=shows,
             workload="pubmedqa",
-            stop_at_target=False,
+            stop_at_target=stop_at_target,
             routing=PAPER_ROUTING,
             network=PAPER_NETWORK,
         ),
@@ -170,7 +208,7 @@ def _experiment(
 
 _RECALL: Final = (FIRST_RECALL_AT_5, WORST_RECALL_AT_5, RECALL_AT_5, WHOLE_RECALL_AT_5)
 
-COMPLETE: Final = (
+COMPLETE_EXPERIMENTS: Final = (
     _experiment(
         "decay",
         "How complete answers are as the overlay learns, published and complete",
@@ -191,5 +229,13 @@ COMPLETE: Final = (
         _stopping,
         draw_costs(WHOLE_CONTACTS, WHOLE_RECALL_AT_5),
         (WHOLE_RECALL_AT_5, RECALL_AT_5, WHOLE_CONTACTS, WHOLE_BYTES),
+    ),
+    _experiment(
+        "rows",
+        "What the paper's tables measure, with complete routing",
+        _rows,
+        draw_costs(REQUESTS, HIT_RATE),
+        (HIT_RATE, REQUESTS, ROUNDS, BYTES),
+        stop_at_target=True,
     ),
 )

@@ -22,6 +22,9 @@ READINGS: Final[Mapping[str, Callable[[RoutingConfig], RoutingConfig]]] = {
     PAPER: lambda routing: replace(routing, start="paper", exploration="none"),
 }
 
+#: Complete routing (docs/routing.md), where it stands beside the two readings.
+COMPLETE: Final = "complete"
+
 #: Every peer advertises all that it has: the paper's peers have thirty documents and no limit.
 PAPER_ROUTING: Final = RoutingConfig(routing="paper", advertisement_limit=MAX_ADVERTISED)
 
@@ -127,10 +130,20 @@ def with_routing(scenario: Scenario, **settings: Any) -> Scenario:
     return replace(scenario, routing=replace(scenario.routing, **settings))
 
 
+def completed(scenario: Scenario, **settings: Any) -> Scenario:
+    """The scenario with complete routing, one request at a time unless `settings` say otherwise."""
+    return with_routing(scenario, **{"routing": COMPLETE, "fanout": 1, **settings})
+
+
+def completed_to_target(scenario: Scenario, **settings: Any) -> Scenario:
+    """The scenario with complete routing that ends where the paper's runs do, as far as it says."""
+    return completed(scenario, stopping="budget", **settings)
+
+
 def setting_of(variant: str) -> str:
-    """The name of a variant without its reading: "memory 10"."""
+    """The name of a variant without its reading or COMPLETE: "memory 10"."""
     reading, _, setting = variant.partition(", ")
-    return setting if reading in READINGS else variant
+    return setting if reading in READINGS or reading == COMPLETE else variant
 
 
 def runs_by_variant(result: Json) -> dict[str, list[Json]]:

@@ -7,7 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from zerorag_p2p.experiments.experiment import Experiment, Variant, in_readings, with_routing
+from zerorag_p2p.experiments.experiment import (
+    COMPLETE,
+    Experiment,
+    Variant,
+    completed_to_target,
+    in_readings,
+    with_routing,
+)
 from zerorag_p2p.experiments.plots import draw_new_topic
 from zerorag_p2p.experiments.quantity import Quantity
 from zerorag_p2p.workloads.results import Json
@@ -30,8 +37,14 @@ def _variants(scenario: Scenario) -> list[Variant]:
         variant
         for owners in OWNERS
         if owners <= scenario.peers // 4
-        for variant in in_readings(_owned_by(scenario, owners), f"{owners} owners", owners)
+        for variant in _routed(_owned_by(scenario, owners), owners)
     ]
+
+
+def _routed(scenario: Scenario, owners: int) -> list[Variant]:
+    setting = f"{owners} owners"
+    complete = Variant(f"{COMPLETE}, {setting}", completed_to_target(scenario), x=owners)
+    return [*in_readings(scenario, setting, owners), complete]
 
 
 def _owned_by(scenario: Scenario, owners: int) -> Scenario:

@@ -9,7 +9,7 @@ from zerorag_p2p.errors import UsageError
 from zerorag_p2p.experiments.ablations import TABLES
 from zerorag_p2p.experiments.all_systems import ALL_SYSTEMS
 from zerorag_p2p.experiments.churn import CHURN
-from zerorag_p2p.experiments.complete import COMPLETE
+from zerorag_p2p.experiments.complete import COMPLETE_EXPERIMENTS
 from zerorag_p2p.experiments.drag import DRAG
 from zerorag_p2p.experiments.experiment import Experiment
 from zerorag_p2p.experiments.logs import LOGS
@@ -18,7 +18,16 @@ from zerorag_p2p.experiments.retrieval import RETRIEVAL
 
 EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     experiment.name: experiment
-    for experiment in (*TABLES, *LOGS, RETRIEVAL, CHURN, NEW_TOPIC, ALL_SYSTEMS, *DRAG, *COMPLETE)
+    for experiment in (
+        *TABLES,
+        *LOGS,
+        RETRIEVAL,
+        CHURN,
+        NEW_TOPIC,
+        ALL_SYSTEMS,
+        *DRAG,
+        *COMPLETE_EXPERIMENTS,
+    )
 }
 
 #: What a reader of the paper would call them.
