@@ -69,7 +69,6 @@ PROFILE_DOCUMENTS = 1_000
 
 ROUTING = RoutingConfig(routing="complete", k=K)
 STRATEGY = strategy_from(ROUTING)
-STARTS = (KNOWN_PER_WANTED * K, ROUTING.contact_budget)
 
 Row = dict[str, str | int | float]
 Choose = Callable[[Vector, int, np.random.Generator], Vector]
@@ -244,7 +243,6 @@ class Network:
         evidence: What they advertise.
         kept: Whose advertisements each peer keeps, int32 [peers, n].
         margin: Standard errors by which they are taken to be off at most.
-        start: Documents or clusters that a walk starts from.
     """
 
     def __init__(
@@ -253,13 +251,12 @@ class Network:
         evidence: Evidence,
         kept: NDArray[np.int32],
         margin: float = ROUTING.margin,
-        start: int = KNOWN_PER_WANTED * K,
     ) -> None:
         self._world = world
         self._evidence = evidence
         self._kept = kept
         self._margin = margin
-        self._start = start
+        self._start = KNOWN_PER_WANTED * K if evidence.documents else ROUTING.contact_budget
         self._peers = [PeerId(f"{peer:05d}") for peer in range(world.best.shape[1])]
 
     def ask(self, question: int) -> tuple[float, int]:
@@ -457,12 +454,10 @@ def run(libraries: LargeLibraries, questions: int, quick: bool) -> dict[str, lis
         "margins": [
             {
                 "vectors": limit,
-                "start": start,
                 "margin": f"{margin:g}",
-                **walk_figures(world, Network(world, evidence, choices["all"], margin, start)),
+                **walk_figures(world, Network(world, evidence, choices["all"], margin)),
             }
             for limit, evidence in chosen.items()
-            for start in STARTS
             for margin in MARGINS
         ],
     }

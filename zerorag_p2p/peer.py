@@ -246,9 +246,10 @@ class Peer:
         documents = self.advertisements.best_documents(
             request.embedding,
             self._settings.referral_limit,
+            clusters=self._settings.referral_limit,
+            margin=self._settings.margin,
             have=frozenset(request.have),
             above=NEVER_COMPARED if request.above is None else request.above,
-            margin=self._settings.margin,
             excluded=(requester, self.peer_id),
         )
         referrals = refer_to_few(documents, self._preference)
@@ -349,7 +350,12 @@ class Peer:
             case Start.OWN_STATE_FIRST if walk.strategy.referring is Referring.BEST_DOCUMENTS:
                 self.advertisements.expire(now)
                 documents = self.advertisements.best_documents(
-                    embedding, KNOWN_PER_WANTED * walk.k, excluded=(self.peer_id,)
+                    embedding,
+                    KNOWN_PER_WANTED * walk.k,
+                    # What is in a cluster is not known: whoever has one may have to be asked.
+                    clusters=walk.budget,
+                    margin=walk.margin,
+                    excluded=(self.peer_id,),
                 )
                 referrals = refer_to_holders(documents, self._preference)
                 return referrals + self._by_memory(embedding, referrals, self.peer_id, now)

@@ -53,7 +53,7 @@ def test_a_result_says_what_was_run_and_what_came_of_it(churn: Json) -> None:
 
 
 def test_every_variant_has_means_and_spread_of_the_last_tenth(churn: Json) -> None:
-    assert set(churn["variants"]) == {"own-state-first", "paper"}
+    assert set(churn["variants"]) == {"own-state-first", "paper", "complete"}
     for name, variant in churn["variants"].items():
         runs = [one for one in churn["runs"] if one["variant"] == name]
         rates = [one["by_tenth"][-1]["hit_rate"] for one in runs]
@@ -104,6 +104,20 @@ def test_runs_that_are_over_are_not_repeated(tmp_path: Path) -> None:
     assert kept(order) == [True]
     assert kept(replace(order, seeds=2)) == [True, False]
     assert kept(replace(order, fresh=True)) == [False]
+
+
+def test_a_stored_result_is_enough_to_go_on_from(tmp_path: Path) -> None:
+    first = replace(central(tmp_path / "first"), seeds=2)
+    result = run(first)
+    store_result(result, tmp_path / "second" / "fig5")
+    second = replace(first, results=tmp_path / "second", seeds=3)
+    assert kept(second) == [True, True, False]
+    assert run(second)["runs"][:2] == result["runs"]
+    assert kept(replace(second, outcomes=True)) == [False, False, False]
+    (tmp_path / "second" / "fig5" / "result.json").write_text("[]")
+    for file in (tmp_path / "second" / "fig5" / "runs").glob("*"):
+        file.unlink()
+    assert kept(replace(second, seeds=1)) == [False]
 
 
 def test_an_interrupted_command_goes_on_where_it_was(tmp_path: Path) -> None:

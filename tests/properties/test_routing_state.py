@@ -125,7 +125,13 @@ class RoutingState(RuleBasedStateMachine):
         have = {HashPrefix(f"{7:016x}")}
         for limit, above, excluded in ((3, -np.inf, ()), (60, 0.2, ("p0",))):
             found = self.adverts.best_documents(
-                query, limit, have=have, above=above, excluded=excluded
+                query,
+                limit,
+                clusters=0,
+                margin=0.0,
+                have=have,
+                above=above,
+                excluded=excluded,
             )
             wanted = {
                 document: {peer for peer in peers if peer not in excluded}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.model import PeerId, Vector
+from zerorag_p2p.model import HashPrefix, PeerId, Vector
 from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement
 from zerorag_p2p.routing.peers import PeerTable
 from zerorag_p2p.routing.summaries import SAMPLE_ROWS, Summary, summarise
@@ -122,7 +122,7 @@ def test_an_estimate_survives_the_wire(seed: int, bits: int) -> None:
             owner, 1, 2.0, received.vectors, received.documents, estimates=received.estimates
         )
     )
-    (best,) = store.best_documents(rows[0], 10)
+    (best,) = store.best_documents(rows[0], 10, clusters=10, margin=0.0)
     scores = received.vectors @ rows[0] + summary.estimates.offsets
     assert best.owners == (owner,)
     assert best.advertised.score == pytest.approx(float(scores.max()), abs=1e-5)
@@ -141,15 +141,29 @@ def test_receivers_add_the_offset_and_allow_for_the_error() -> None:
     store.put(HeldAdvertisement(PeerId("whole"), 1, 1.0, rows[1:2], ("0123456789abcdef",)))
     store.put(held("a", rows[:2], [0.0, 0.3], [0.01, 0.02]))
     store.put(held("b", rows[:2], [0.25, 0.0], [0.03, 0.04]))
-    found = store.best_documents(query, 10)
+    found = store.best_documents(query, 10, clusters=10, margin=0.0)
     assert [item.owners for item in found] == [("b",), ("a",), ("whole",)]
     scores = [item.advertised.score for item in found]
     assert scores == pytest.approx([1.05, 0.9, 0.6], abs=1e-6)
     errors = [item.advertised.error for item in found]
     assert errors == pytest.approx([0.03, 0.02, 0.0], abs=1e-6)
     store.remove(PeerId("a"))
-    assert [item.advertised.score for item in store.best_documents(query, 10)] == pytest.approx(
-        [1.05, 0.6], abs=1e-6
-    )
-    promising = store.best_documents(query, 10, above=1.06, margin=1.0)
+    rest = store.best_documents(query, 10, clusters=10, margin=0.0)
+    assert [item.advertised.score for item in rest] == pytest.approx([1.05, 0.6], abs=1e-6)
+    promising = store.best_documents(query, 10, clusters=10, margin=1.0, above=1.06)
     assert [item.owners for item in promising] == [("b",)]
+
+
+def test_clusters_and_documents_have_limits_of_their_own() -> None:
+    store = AdvertisementStore(DIMENSION, PeerTable())
+    rows = np.eye(DIMENSION, dtype=np.float32)
+    for owner in "abc":
+        store.put(held(owner, rows[:2], [0.1, 0.0], [0.0, 0.0]))
+    prefixes = tuple(HashPrefix(f"{number:016x}") for number in range(DIMENSION))
+    store.put(HeldAdvertisement(PeerId("whole"), 1, 1.0, rows, prefixes))
+    query = unit_rows(np.array([[0.8, 0.5, 0.3, 0.1]]))[0]
+    for documents, clusters in ((1, 2), (3, 0), (0, 1), (4, 3)):
+        found = store.best_documents(query, documents, clusters=clusters, margin=0.0)
+        kinds = [item.advertised.document is None for item in found]
+        assert (kinds.count(False), kinds.count(True)) == (documents, clusters)
+        assert len({item.owners for item in found if item.advertised.document is None}) == clusters

@@ -93,9 +93,8 @@ def list_(scale: str, as_json: bool) -> None:
 @click.option(
     "--world",
     type=click.Choice(_WORLDS),
-    default="vectorised",
-    show_default=True,
-    help="What runs ZeroRAG: arrays, peers on an event queue, or whole nodes.",
+    help="What runs ZeroRAG: arrays, peers on an event queue, or whole nodes.  [default: the first "
+    "that the experiment can run on]",
 )
 @click.option("--variants", default="", metavar="PREFIX", help="Run only those named like this.")
 @click.option(
@@ -119,7 +118,7 @@ def run(
     name: str,
     scale: str,
     seeds: int | None,
-    world: str,
+    world: str | None,
     variants: str,
     pubmedqa: Path | None,
     workload: Path | None,

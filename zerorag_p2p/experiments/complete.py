@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from zerorag_p2p.config import MAX_ADVERTISED, RoutingConfig
 from zerorag_p2p.experiments.ablations import (
     DRAWS,
     FANOUTS,
@@ -21,6 +22,8 @@ from zerorag_p2p.experiments.experiment import (
     OWN_STATE_FIRST,
     PAPER_NETWORK,
     PAPER_ROUTING,
+    SIMULATOR,
+    VECTORISED,
     Baseline,
     Draw,
     Experiment,
@@ -142,6 +145,16 @@ def _rules(place: Scenario) -> list[Variant]:
     ]
 
 
+def _advertised(scenario: Scenario) -> list[Variant]:
+    """Owners that advertise every document, beside owners with the default limit."""
+    limits = {"every document": MAX_ADVERTISED, "default": RoutingConfig().advertisement_limit}
+    return [
+        Variant(f"{COMPLETE}, {name}, {_place(place)}", completed(place, advertisement_limit=limit))
+        for place in _consortia(scenario)
+        for name, limit in limits.items()
+    ]
+
+
 def _rows(scenario: Scenario) -> list[Variant]:
     """The rows of the paper's tables; query memory, which table 1 varies, complete has none."""
 
@@ -184,6 +197,7 @@ def _experiment(
     quantities: Sequence[Quantity],
     *,
     stop_at_target: bool = False,
+    world: str = VECTORISED,
 ) -> Experiment:
     return Experiment(
         name=name,
@@ -203,6 +217,7 @@ def _experiment(
         quantities=quantities,
         draw=draw,
         read=_read,
+        world=world,
     )
 
 
@@ -229,6 +244,14 @@ COMPLETE_EXPERIMENTS: Final = (
         _stopping,
         draw_costs(WHOLE_CONTACTS, WHOLE_RECALL_AT_5),
         (WHOLE_RECALL_AT_5, RECALL_AT_5, WHOLE_CONTACTS, WHOLE_BYTES),
+    ),
+    _experiment(
+        "advertised",
+        "What is lost where owners advertise clusters of documents, with complete routing",
+        _advertised,
+        draw_systems("recall_at_5_exact", "recall@5 of exact"),
+        (*_RECALL, WHOLE_CONTACTS, WHOLE_BYTES),
+        world=SIMULATOR,
     ),
     _experiment(
         "rows",

@@ -13,6 +13,10 @@ from zerorag_p2p.workloads.outcome_table import OutcomeTable
 from zerorag_p2p.workloads.results import Json
 from zerorag_p2p.workloads.scenario import NetworkModel, Scenario
 
+#: Worlds: arrays, which keep the outcome of every question, and peers as values on an event queue.
+VECTORISED: Final = "vectorised"
+SIMULATOR: Final = "simulator"
+
 #: The two readings of where a walk starts (the paper's algorithm 1 and its prose). The first also
 #: asks random members when nobody promising is left; the second ends there, as published.
 OWN_STATE_FIRST: Final = "own-state-first"
@@ -82,6 +86,7 @@ class Experiment:
         read_table: The same from the outcome of every question and the number of questions; only
             worlds that keep outcomes can run such an experiment.
         batches: Whether runs keep their metrics by batch.
+        world: Where it runs unless another is asked for.
         relevant: Whether questions have several right answers, and runs keep which share of them is
             found (`relevant`).
     """
@@ -96,6 +101,7 @@ class Experiment:
     read: Callable[[Json], Json] = _read_nothing
     read_table: Callable[[OutcomeTable, int], Json] | None = None
     batches: bool = False
+    world: str = VECTORISED
     relevant: bool = False
 
 

@@ -14,8 +14,8 @@ from zerorag_p2p.experiments.provenance import commit, provenance
 from zerorag_p2p.experiments.registry import find_experiment
 from zerorag_p2p.experiments.run_files import RunFiles, RunKey, data_files
 from zerorag_p2p.experiments.scale import find_scale
-from zerorag_p2p.experiments.store import RUNS
-from zerorag_p2p.experiments.worlds import VECTORISED, check_world, run_variant
+from zerorag_p2p.experiments.store import RESULT, RUNS, runs_of
+from zerorag_p2p.experiments.worlds import check_world, run_variant
 from zerorag_p2p.workloads.folder import read_workload
 from zerorag_p2p.workloads.results import Json, mean_metrics, spread_of_metrics
 from zerorag_p2p.workloads.scenario import Scenario
@@ -64,7 +64,7 @@ class Order:
         name: Name of the experiment.
         scale: Of `scale.SCALES`.
         seeds: Runs of each variant, with seeds from 1; None for as many as the scale says.
-        world: Of `worlds.WORLDS`.
+        world: Of `worlds.WORLDS`; None for that of the experiment.
         variants: How the names of the variants to run begin.
         pubmedqa: Where PubMedQA is; without it synthetic documents take its place.
         workload: A workload of the user, in place of PubMedQA.
@@ -76,7 +76,7 @@ class Order:
     name: str
     scale: str = "laptop"
     seeds: int | None = None
-    world: str = VECTORISED
+    world: str | None = None
     variants: str = ""
     pubmedqa: Path | None = None
     workload: Path | None = None
@@ -89,7 +89,7 @@ class Order:
         parts = [f"zerorag experiment run {self.name} --scale {self.scale}"]
         if self.seeds is not None:
             parts.append(f"--seeds {self.seeds}")
-        if self.world != VECTORISED:
+        if self.world is not None:
             parts.append(f"--world {self.world}")
         if self.variants:
             parts.append(f'--variants "{self.variants}"')
@@ -104,7 +104,8 @@ def run(order: Order, on_progress: OnProgress | None = None) -> Json:
     """Run an experiment; its result in the format of result files.
 
     A run is stored when it is over. A run with the same settings, data and version of the package
-    that is stored already is taken from there.
+    that is stored already, in a file of its own or in the result of an earlier command, is taken
+    from there.
 
     Top-level metrics are those of the first variant, means over the seeds. `variants` has them for
     all: over the whole run, for the last tenth of it, which is what the paper reports, and for
@@ -120,7 +121,7 @@ def run(order: Order, on_progress: OnProgress | None = None) -> Json:
             or does not fit.
     """
     experiment = find_experiment(order.name)
-    check_world(experiment, order.world)
+    check_world(experiment, order.world or experiment.world)
     planned = plan_runs(experiment, order)
     runner = _Runner(experiment, order, on_progress or (lambda _: None))
     runs: dict[str, list[Json]] = {}
@@ -187,13 +188,14 @@ class _Runner:
         self._experiment = experiment
         self._order = order
         self._on_progress = on_progress
-        self._files = RunFiles(order.results / experiment.name / RUNS)
+        folder = order.results / experiment.name
+        self._files = RunFiles(folder / RUNS, runs_of(folder / RESULT))
         self._folder = order.pubmedqa if order.workload is None else order.workload
         self._data = data_files(self._folder)
         self._workload: tuple[tuple[object, ...], Workload] | None = None
 
     def run(self, variant: Variant, progress: Progress) -> Json:
-        key = RunKey(variant, self._order.world, self._data)
+        key = RunKey(variant, self._order.world or self._experiment.world, self._data)
         if not self._order.fresh:
             kept = self._files.find(key, outcomes=self._order.outcomes)
             if kept is not None:
@@ -215,6 +217,7 @@ class _Runner:
             **ran.result,
             "variant": variant.name,
             "x": variant.x,
+            "key": key.digest(),
             "commit": commit(),
             "wall_s": round(time.monotonic() - started, 1),
         }

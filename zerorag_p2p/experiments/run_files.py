@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -43,11 +43,15 @@ class RunKey:
             "version": __version__,
         }
 
+    def digest(self) -> str:
+        """Twelve hexadecimal digits, different for every key."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
     def file_stem(self) -> str:
         """A name for files, different for every key."""
         name = re.sub(r"[^a-z0-9]+", "-", self.variant.name.lower()).strip("-")
-        digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
-        return f"{name}-seed-{self.variant.scenario.seed}-{digest[:12]}"
+        return f"{name}-seed-{self.variant.scenario.seed}-{self.digest()}"
 
 
 def data_files(folder: Path | None) -> dict[str, int]:
@@ -63,21 +67,28 @@ class RunFiles:
 
     Args:
         folder: The folder; it is made when the first run is kept.
+        earlier: Runs of a stored result, taken where there is no file.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, earlier: Iterable[Json] = ()) -> None:
         self._folder = folder
+        self._earlier = {run["key"]: run for run in earlier if "key" in run}
 
     def find(self, key: RunKey, *, outcomes: bool = False) -> Json | None:
         """The result of a run that was kept; with `outcomes` only if these were kept, too.
 
         A file that is damaged counts as absent.
         """
-        path = self._path(key, "json")
         if outcomes and not self._path(key, "npz").is_file():
             return None
+        result = self._read(key)
+        if result is None:
+            return self._earlier.get(key.digest())
+        return {"key": key.digest(), **result}
+
+    def _read(self, key: RunKey) -> Json | None:
         try:
-            kept = json.loads(path.read_bytes())
+            kept = json.loads(self._path(key, "json").read_bytes())
         except (OSError, ValueError):
             return None
         if not isinstance(kept, dict) or kept.get("key") != key.to_json():

@@ -57,6 +57,15 @@ def load_result(results: Path, name: str) -> Json:
     return result
 
 
+def runs_of(path: Path) -> list[Json]:
+    """The runs of a stored result; none of a file that is absent, damaged or of another kind."""
+    try:
+        result = decode_result(path.read_text(encoding="utf-8"))
+        return [run for run in result.get("runs", ()) if isinstance(run, dict)]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []
+
+
 def store_scenario(result: Json, folder: Path) -> None:
     """Write what a testnet made of any scenario into a folder, with its figure.
 

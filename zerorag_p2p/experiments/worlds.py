@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from zerorag_p2p.errors import UsageError
-from zerorag_p2p.experiments.experiment import Experiment, Variant
+from zerorag_p2p.experiments.experiment import SIMULATOR, VECTORISED, Experiment, Variant
 from zerorag_p2p.experiments.measuring import measure_run
 from zerorag_p2p.experiments.relevant import name_available, shares_by_hit, shares_by_visits
 from zerorag_p2p.experiments.systems import run_system
@@ -25,12 +25,9 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 #: Told that the vectorised simulator is being compiled, for half a minute or so.
 OnCompile: TypeAlias = Callable[[], None]
 
-#: The world that keeps the outcome of every question.
-VECTORISED: Final = "vectorised"
-
 #: Peers as values on an event queue, and whole nodes on trio; these sum outcomes up themselves.
 _SUMMING: Final[Mapping[str, Callable[[Scenario, Workload, OnProgress | None], Json]]] = {
-    "simulator": run_scenario,
+    SIMULATOR: run_scenario,
     "testnet": run_on_testnet,
 }
 

@@ -152,9 +152,10 @@ class AdvertisementStore:
         embedding: Vector,
         limit: int,
         *,
+        clusters: int,
+        margin: float,
         have: Container[HashPrefix] = (),
         above: Score = NEVER_COMPARED,
-        margin: float = 0.0,
         excluded: Container[PeerId] = (),
     ) -> list[AdvertisedDocument]:
         """The advertised documents that promise most, best first, each with all who advertise it.
@@ -162,9 +163,10 @@ class AdvertisementStore:
         Args:
             embedding: The query.
             limit: Most documents.
+            clusters: Most clusters, of different owners.
+            margin: How far scores may be off, in standard errors.
             have: Documents that are of no use.
             above: What a score has to exceed, if it may be `margin` standard errors better.
-            margin: How far scores may be off, in standard errors.
             excluded: Peers whose advertisements do not count.
         """
         size = len(self._documents)
@@ -175,6 +177,7 @@ class AdvertisementStore:
             rows = np.flatnonzero(reach > above)
         rows = rows[np.argsort(-similarities[rows], kind="stable")]
         found: dict[HashPrefix | PeerId, tuple[int, list[PeerId]]] = {}
+        left = {True: limit, False: clusters if None in self._documents else 0}
         for row in rows.tolist():
             owner = self._peers.peer(int(self._owners[row]))
             document = self._documents[row]
@@ -184,10 +187,11 @@ class AdvertisementStore:
             if key in found:
                 if document is not None:  # else a lesser cluster of the same owner
                     found[key][1].append(owner)
-            elif len(found) == limit:
-                break  # copies of a document have the same code, so that they lie together
-            else:
+            elif left[document is not None]:
+                left[document is not None] -= 1
                 found[key] = (row, [owner])
+            elif not any(left.values()):
+                break  # copies of a document have the same code, so that they lie together
         return [
             AdvertisedDocument(self._advertised(row, similarities), tuple(owners))
             for row, owners in found.values()

@@ -306,9 +306,7 @@ class Walk:
         return {
             key: item
             for key, item in open_.items()
-            if key not in coming
-            and item in promised
-            and (item.reach(margin) > threshold or (expected and item.score == threshold))
+            if key not in coming and item in promised and item.reach(margin) >= threshold
         }
 
     def _promises(

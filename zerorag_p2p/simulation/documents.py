@@ -331,7 +331,7 @@ def find_wanted(world: World, expected: bool) -> int:
     for place in range(looked_at):
         promise = scratch.promises[scratch.wanted[place]]
         reach = np.float64(promise.score) + errors * _margin(world, promise.document)
-        enough = reach > threshold or (expected and reach == threshold)
+        enough = reach >= threshold
         if promise.state == OPEN and enough:
             promise.wanted = 1
             wanted += 1
