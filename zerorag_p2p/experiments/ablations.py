@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from zerorag_p2p.experiments.experiment import (
-    PAPER_NETWORK,
-    PAPER_ROUTING,
     Experiment,
     Variant,
+    as_published,
     in_readings,
     sweep,
     with_routing,
@@ -100,14 +98,7 @@ def _table(
         name=name,
         shows=shows,
         source=f"ZeroRAG, table {number}",
-        base=partial(
-            Scenario,
-            name=name,
-            shows=shows,
-            workload="pubmedqa",
-            routing=PAPER_ROUTING,
-            network=PAPER_NETWORK,
-        ),
+        base=as_published(name, shows),
         variants=variants,
         quantities=quantities,
         draw=draw_sweep(axis, quantities, log=log),

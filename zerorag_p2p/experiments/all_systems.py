@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from zerorag_p2p.experiments.experiment import (
+    COMPLETE,
     OWN_STATE_FIRST,
-    PAPER_NETWORK,
-    PAPER_ROUTING,
     Baseline,
     Experiment,
     Variant,
+    as_published,
+    completed,
     in_readings,
     with_routing,
 )
@@ -75,6 +75,7 @@ def _systems(scenario: Scenario, place: str) -> list[Variant]:
     return [
         *in_readings(scenario, place),
         Variant(f"{OWN_STATE_FIRST} until settled, {place}", settled),
+        Variant(f"{COMPLETE}, {place}", completed(scenario)),
         *(Variant(f"{name}, {place}", scenario, system) for name, system in BASELINES.items()),
     ]
 
@@ -83,14 +84,7 @@ ALL_SYSTEMS: Final = Experiment(
     name="systems",
     shows=_SHOWS,
     source="",
-    base=partial(
-        Scenario,
-        name="systems",
-        shows=_SHOWS,
-        workload="pubmedqa",
-        routing=PAPER_ROUTING,
-        network=PAPER_NETWORK,
-    ),
+    base=as_published("systems", _SHOWS),
     variants=_variants,
     quantities=(HIT_RATE, RECALL_AT_1, RECALL_AT_5, CONTACTS, MESSAGES, BYTES),
     draw=draw_systems("recall_at_5_exact", "recall@5 of exact"),

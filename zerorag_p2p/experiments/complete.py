@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from zerorag_p2p.config import MAX_ADVERTISED, RoutingConfig
@@ -20,14 +19,13 @@ from zerorag_p2p.experiments.all_systems import CONSORTIA, PEERS
 from zerorag_p2p.experiments.experiment import (
     COMPLETE,
     OWN_STATE_FIRST,
-    PAPER_NETWORK,
-    PAPER_ROUTING,
     SIMULATOR,
     VECTORISED,
     Baseline,
     Draw,
     Experiment,
     Variant,
+    as_published,
     completed,
     completed_to_target,
     with_routing,
@@ -204,15 +202,7 @@ def _experiment(
         shows=shows,
         source="",
         # Recall of the exact answer is about whole walks: no real querier knows the target.
-        base=partial(
-            Scenario,
-            name=name,
-            shows=shows,
-            workload="pubmedqa",
-            stop_at_target=stop_at_target,
-            routing=PAPER_ROUTING,
-            network=PAPER_NETWORK,
-        ),
+        base=as_published(name, shows, stop_at_target=stop_at_target),
         variants=variants,
         quantities=quantities,
         draw=draw,

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from zerorag_p2p.experiments.experiment import (
-    PAPER_NETWORK,
-    PAPER_ROUTING,
     Baseline,
     Draw,
     Experiment,
     Variant,
+    as_published,
     in_readings,
 )
 from zerorag_p2p.experiments.plots import draw_bars, draw_growth, draw_sweep
@@ -104,15 +102,7 @@ def _experiment(
         name=f"drag-{name}",
         shows=shows,
         source=f"DRAG, {name[:-1].replace('fig', 'figure')} {name[-1]}",
-        base=partial(
-            Scenario,
-            name=f"drag-{name}",
-            shows=shows,
-            workload="consortium",
-            draws=QUESTIONS // PEERS,
-            routing=PAPER_ROUTING,
-            network=PAPER_NETWORK,
-        ),
+        base=as_published(f"drag-{name}", shows, "consortium", draws=QUESTIONS // PEERS),
         variants=variants,
         quantities=quantities,
         draw=draw,

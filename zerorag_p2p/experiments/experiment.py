@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +35,21 @@ PAPER_ROUTING: Final = RoutingConfig(routing="paper", advertisement_limit=MAX_AD
 
 #: One question at a time and nothing lost, as in the paper's simulator.
 PAPER_NETWORK: Final = NetworkModel(latency_ms=0.0, jitter_ms=0.0, queries_per_s=0.0)
+
+
+def as_published(
+    name: str, shows: str, workload: str = "pubmedqa", **settings: Any
+) -> Callable[[], Scenario]:
+    """Makes a scenario with the paper's setting, apart from what `settings` say."""
+    return partial(
+        Scenario,
+        name=name,
+        shows=shows,
+        workload=workload,
+        routing=PAPER_ROUTING,
+        network=PAPER_NETWORK,
+        **settings,
+    )
 
 
 @dataclass(frozen=True, slots=True)

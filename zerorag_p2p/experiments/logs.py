@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from zerorag_p2p.experiments.all_systems import DHT_LSH, SEMANTIC_TREE
 from zerorag_p2p.experiments.experiment import (
-    PAPER_NETWORK,
-    PAPER_ROUTING,
     Draw,
     Experiment,
     Variant,
+    as_published,
     in_readings,
     with_routing,
 )
@@ -82,14 +80,7 @@ def _experiment(
         name=name,
         shows=shows,
         source=f"ZeroRAG, {source}",
-        base=partial(
-            Scenario,
-            name=name,
-            shows=shows,
-            workload=workload,
-            routing=PAPER_ROUTING,
-            network=PAPER_NETWORK,
-        ),
+        base=as_published(name, shows, workload),
         variants=variants,
         quantities=quantities,
         draw=draw,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from zerorag_p2p.experiments.experiment import (
-    PAPER_NETWORK,
-    PAPER_ROUTING,
     Baseline,
     Experiment,
     Variant,
+    as_published,
     in_readings,
 )
 from zerorag_p2p.experiments.measuring import parts_of
@@ -70,14 +68,7 @@ RETRIEVAL: Final = Experiment(
     name="fig5",
     shows=_SHOWS,
     source="ZeroRAG, figure 5",
-    base=partial(
-        Scenario,
-        name="fig5",
-        shows=_SHOWS,
-        workload="pubmedqa",
-        routing=PAPER_ROUTING,
-        network=PAPER_NETWORK,
-    ),
+    base=as_published("fig5", _SHOWS),
     variants=_variants,
     quantities=(RECALL_AT_1, RECALL_AT_5, HIT_RATE, REQUESTS, REQUESTS_P99),
     draw=draw_retrieval,
