@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from zerorag_p2p.cli.testnet import _table
+from zerorag_p2p.cli.testnet_table import _table
 from zerorag_p2p.errors import ConfigError, LocalError
 from zerorag_p2p.home import TestnetFolder
 from zerorag_p2p.testnet.up import claimed

@@ -333,7 +333,7 @@ def ask(
     """A command that asks, and is answered."""
     monkeypatch.setenv("ZERORAG_TESTNET", str(tmp_path))
     monkeypatch.setattr("zerorag_p2p.cli.query.connect", lambda _: Answering())
-    monkeypatch.setattr("zerorag_p2p.cli.testnet._client", lambda _: Answering())
+    monkeypatch.setattr("zerorag_p2p.cli.testnet.open_client", lambda _: Answering())
     command: str = request.param
     return [*command.split(), "a question"]
 

@@ -13,7 +13,7 @@ import click
 
 from zerorag_p2p.cli import output
 from zerorag_p2p.cli.command import example, home_type, json_option
-from zerorag_p2p.cli.testnet import TestnetFolderType
+from zerorag_p2p.cli.testnet_options import TestnetFolderType
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.home import Home, TestnetFolder
 
