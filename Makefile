@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test bench lint format clean
+.PHONY: demo test integrations bench lint format clean
 
 demo: $(READY)
 	$(BIN)/python -m zerorag_p2p.testnet.demo $(if $(KEEP),--keep)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
+
+# LangChain, LlamaIndex, Haystack and MCP are 60 packages more; `make test` skips their tests.
+integrations: $(VENV)/.integrations
+	$(BIN)/python -m pytest tests/integrations $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -33,3 +37,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[embed,demo,dev,tui]'
 	touch $(READY)
+
+$(VENV)/.integrations: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[integrations]'
+	touch $@

@@ -16,7 +16,7 @@ from zerorag_p2p.config import EmbeddingConfig
 from zerorag_p2p.embedding.embedder import open_embedder
 from zerorag_p2p.errors import EmbedderUnavailable
 from zerorag_p2p.library.library import Library
-from zerorag_p2p.library.loaders import Record
+from zerorag_p2p.library.records import Record
 from zerorag_p2p.testnet.processes import LocalConsortium
 
 

@@ -8,6 +8,7 @@ the constants below them are protocol limits that every peer shares (protocols/R
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import tomllib
 import types
 import typing
@@ -49,6 +50,7 @@ MAX_INTEGER: Final = (1 << 53) - 1
 #: Bytes of the longest signed peer record, join request and release.
 RECORD_LIMIT: Final = 4 << 10
 JOIN_REQUEST_LIMIT: Final = 8 << 10
+HAND_OVER_LIMIT: Final = 1 << 10
 RELEASE_LIMIT: Final = 8 << 10
 
 #: Lifetimes of what a consortium's authority signs, unless it says otherwise. Guesses: a quarter
@@ -84,6 +86,16 @@ MAX_GOSSIP_WITHDRAWALS: Final = 32
 MAX_WITHDRAWN: Final = 32
 REVOCATION_LIMIT: Final = 2 << 10
 WITHDRAWAL_LIMIT: Final = 2 << 10
+#: Most withdrawals in one reply to a peer that lacks some: the reply fits `GOSSIP_LIMIT`.
+MAX_PULLED_WITHDRAWALS: Final = 256
+#: Withdrawals that a peer holds, of one owner and of all. Guesses: of one owner 131,072 documents
+#: or 4,096 collections; 32 MiB of all.
+MAX_OWNER_WITHDRAWALS: Final = 4_096
+MAX_HELD_WITHDRAWALS: Final = 16_384
+#: How long a withdrawal is remembered where the terms that it ends had no end. Guess: no home comes
+#: back from a longer absence with copies nobody knows of.
+WITHDRAWAL_LIFETIME_S: Final = 10 * 366 * 86_400
+AUDIT_HEAD_LIMIT: Final = 512
 #: All advertisements of a gossip message together; a larger one is fetched from its owner.
 GOSSIP_ADVERTISEMENT_BYTES: Final = 256 << 10
 #: Advertisements that an asker may name as known: all that it may hold, or did not keep.
@@ -113,14 +125,45 @@ KEEPALIVE_PROBES: Final = 4  # guess; a peer without power is noticed after two 
 LIBRARY_EXACT_LIMIT: Final = 10_000
 #: Share of a graph's vectors that may change before it is built or saved anew. Guess.
 LIBRARY_GRAPH_DRIFT: Final = 0.05
-MAX_SOURCE_FILE_BYTES: Final = 256 << 20  # guess; a file of records is read record by record
-MAX_RECORD_BYTES: Final = 16 << 20  # guess; of the text of one record or text file
+MAX_SOURCE_FILE_BYTES: Final = 4 << 30  # guess; a file of records is read record by record
+MAX_WHOLE_FILE_BYTES: Final = 64 << 20  # guess; of a file that has to be in memory to be read
+MAX_RECORD_BYTES: Final = 16 << 20  # guess; of the text of one record
+TEXT_BLOCK_CHARACTERS: Final = 2 << 20  # guess; a longer plain text becomes several records
+MAX_PDF_PAGES: Final = 10_000  # guess
+MAX_OUTLINE_MARKS: Final = 10_000  # guess; pages and headings of a record that are remembered
 MAX_SOURCE_PARTS: Final = 10_000  # guess; 2.5 million tokens with the built-in model
 MAX_TITLE_BYTES: Final = 1_024  # guess
 MAX_METADATA_ITEMS: Final = 64  # guess
 MAX_METADATA_BYTES: Final = 4_096  # guess; of one value
-MAX_BAD_LINES: Final = 100  # guess; a file with more is no JSON Lines
+MAX_BAD_RECORDS: Final = 100  # guess; of a file that are named; a mostly bad one is then given up
+MAX_LINE_BYTES: Final = 64 << 20  # guess; of JSON Lines, a document inside a FHIR resource included
+MAX_FHIR_DEPTH: Final = 4  # guess; of bundles inside of bundles
 LIBRARY_BATCH_RECORDS: Final = 64  # guess; records embedded and committed together
+LIBRARY_BATCH_CHARACTERS: Final = 1 << 20  # guess; and of all their texts, unless one is longer
+LIBRARY_LOAD_DOCUMENTS: Final = 4_096  # guess; read into memory together when a library is opened
+LIBRARY_EMBED_PASSAGES: Final = 64  # guess; passages embedded between two signs of progress
+PASSAGE_TOKENS: Final = 256  # guess; what the built-in model reads. A longer passage dilutes a fact
+PASSAGE_OVERLAP_SHARE: Final = 1 / 8  # guess; of a passage, repeated from the one before it
+WATCH_INTERVAL_S: Final = 30.0  # guess; how often a watched folder is looked at
+MIN_WATCH_INTERVAL_S: Final = 1.0
+MAX_WATCH_INTERVAL_S: Final = 86_400.0
+MAX_WATCHES: Final = 100  # guess
+MAX_WATCHED_FILES: Final = 1_000_000  # guess; of one folder
+
+SUMMARY_REST_S: Final = 60.0  # guess; a summary that is advertised is not made anew before
+
+# Limits of the audit log.
+
+AUDIT_ENTRY_LIMIT: Final = 128 << 10  # guess; 100 documents with the longest names
+MAX_AUDIT_DOCUMENTS: Final = MAX_K  # of one entry
+MAX_AUDIT_TEXT_BYTES: Final = 4_096  # guess; of a question whose text is kept
+MAX_AUDIT_PAGE: Final = 1_000  # guess; entries that are read at once
+MAX_AUDIT_FAULTS: Final = 100  # guess; named by one verification
+AUDIT_SEGMENT_BYTES: Final = 4 << 20  # guess; a file is begun every day, and beyond this size
+AUDIT_COMMIT_S: Final = 5.0  # guess; a disk that takes longer to sync counts as failed
+AUDIT_RETRY_S: Final = 1.0  # guess; how often a log that could not be written is tried again
+AUDIT_RETRY_AFTER_S: Final = 10  # guess; what a peer is told that asks meanwhile
+AUDIT_HEADS_LIMIT: Final = 16 << 20  # two heads for each member of the largest roster
 
 #: Limits of the local interface (control/, client.py). Guesses: a person waits no longer than half
 #: a minute on a silent process, and a progress report that nobody reads may be dropped.
@@ -129,7 +172,54 @@ CONTROL_SILENCE_S: Final = 30.0
 CONTROL_HEARTBEAT_S: Final = 5.0
 CONTROL_DRAIN_S: Final = 2.0
 CONTROL_PROGRESS_EVENTS: Final = 1024
+#: Limits of the listener for applications. Guesses: a roster is the longest body, and an honest
+#: client sends its request at once.
+API_BODY_LIMIT: Final = MAX_ROSTER_BYTES + (1 << 10)
+API_BODY_S: Final = 10.0
+API_HANDSHAKE_S: Final = 10.0
+API_HEAD_S: Final = 5.0  # until a request's head is there, and between two requests
+API_ADDRESSES: Final = 1_024  # whose failed attempts are counted; the quietest is forgotten
+MAX_TOKENS: Final = 256
+MAX_TOKEN_LIFETIME_S: Final = 10 * 366 * 86_400
+TOKENS_FILE_LIMIT: Final = 256 << 10
+KEPT_ANSWERS: Final = 16  # whose documents can still be kept; guess
 KEPT_REFUSALS: Final = 200  # shown to the operator; the oldest go first
+
+#: Limits of the owner's rules (policy/). Guesses: more than anybody reads through.
+MAX_POLICY_BYTES: Final = 1 << 20
+MAX_POLICY_RULES: Final = 256
+MAX_POLICY_ITEMS: Final = 1_000  # of one list of a rule
+MAX_TOPICS: Final = 32  # example questions of one list
+MAX_TOPIC_BYTES: Final = 2_048
+MAX_EMERGENCY_GRANTS: Final = 10_000
+KEPT_EMERGENCIES: Final = 200  # accesses shown to the operator; the oldest go first
+#: Questions that fetches are judged by. Guesses: a fetch follows its question at once, and 4,096
+#: embeddings of 768 dimensions take 13 MB.
+QUESTION_JUDGED_S: Final = 300.0
+JUDGED_QUESTIONS: Final = 4_096
+JUDGED_QUESTIONS_PER_PEER: Final = 16
+#: How similar a document has to be to a question to be counted, unless the asker says. Guess.
+COUNT_AT_LEAST: Final = 0.4
+
+#: Scores that come without their embedding are rounded down to multiples of this: exact ones give
+#: the embedding away in as many answers as it has dimensions. Guess; it makes that take more.
+WITHHELD_SCORE_STEP: Final = 0.05
+
+#: What a paused node tells those that ask it. Guess: an operator seldom pauses for less.
+PAUSE_RETRY_AFTER_S: Final = 60
+#: How long before something runs out it is warned of.
+EXPIRY_WARNING_S: Final = 30 * 86_400
+#: How long a rotated key stays a member beside the new one. Guess: a fortnight covers a holiday.
+ROTATION_OVERLAP_S: Final = 14 * 86_400
+#: How long after its approval a rotated key is taken into use, so that all have the roster with it.
+#: Measured: gossip takes ten rounds of five seconds (tests/testnet/test_revocation.py).
+ROTATION_SETTLE_S: Final = 600
+
+# Limits of what a language model's endpoint may answer.
+
+MAX_ANSWER_CHARS: Final = 100_000  # guess; the longest answer that anybody reads
+MAX_COMPLETION_BYTES: Final = 8 << 20  # guess; pieces of a few characters come in 300 bytes each
+MAX_EVENT_BYTES: Final = 1 << 20  # guess; of one piece
 
 #: Limits of the terminal window (tui/). Guesses: what a person still looks through.
 TOP_QUERIES: Final = 500
@@ -163,6 +253,9 @@ class RoutingConfig:
         sketch_near_share: Share of these that are of the peers nearest by content; the others are
             of peers drawn at random.
         margin: Standard errors by which advertised scores are taken to be off at most.
+        advertisement_form: What of a library is advertised: "documents" while they are few enough,
+            and else clusters of them, always "centroids" of clusters, or "none" of it.
+        advertisement_min_cluster: Fewest documents of a cluster with "centroids".
         fanout: Most requests in flight at a time; without a value 1 with "paper", 4 with
             "complete".
         patience: Contacts in a row that have to bring nothing before evidence stops a walk; without
@@ -193,6 +286,8 @@ class RoutingConfig:
     advertisement_limit: int = 30  # guess; equals the paper's documents a peer
     advertisement_lifetime_s: float = 86_400.0  # guess; an owner that is gone is forgotten then
     advertisement_bits: int = 4  # measured: 0.1 point of recall@5 lost, 8x smaller
+    advertisement_form: str = "documents"
+    advertisement_min_cluster: int = 5  # measured (docs/privacy.md)
     patience: int | None = None
 
     @classmethod
@@ -286,6 +381,45 @@ class MembershipConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsConfig:
+    """What one peer may ask of this node; 0 sets no limit (docs/operating.md).
+
+    Attributes:
+        requests_per_minute: Queries, fetches and requests for advertisements; as many may come at
+            once after a quiet minute.
+        gossip_per_minute: Gossip requests, likewise.
+        bytes_per_minute: Payload bytes of all of these and of the answers, likewise.
+        repeated_queries: Near-identical queries within `window_s`; more lock out the peer's.
+        repeat_similarity: Cosine from which on two queries are near-identical.
+        unreturned_fetches: Documents fetched within `window_s` that no query of the peer was
+            answered with; more lock its fetches out.
+        window_s: Time in which these two are counted.
+        lockout_s: How long a peer is locked out.
+        peers: Peers whose requests are counted; the one that was quiet for longest is forgotten.
+    """
+
+    requests_per_minute: int = 1_200  # measured: 2% of what a node can answer (docs/operating.md)
+    gossip_per_minute: int = 1_200  # guess; a peer of ten thousand members sends some dozens
+    bytes_per_minute: int = 256 << 20  # guess; seven of the longest replies to a fetch
+    repeated_queries: int = 60  # guess; SHRINE's operators choose theirs
+    repeat_similarity: float = 0.99  # guess; int8 rounding leaves 0.9999, another wording 0.9
+    unreturned_fetches: int = 120  # guess; documents that a person fetches by their hash are fewer
+    window_s: float = 600.0  # guess
+    lockout_s: float = 600.0  # guess
+    peers: int = 512  # guess; 25 MB of embeddings at most with 768 dimensions
+
+
+#: For testnets and measurements, where machines ask the same questions all day.
+NO_LIMITS: Final = LimitsConfig(
+    requests_per_minute=0,
+    gossip_per_minute=0,
+    bytes_per_minute=0,
+    repeated_queries=0,
+    unreturned_fetches=0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingConfig:
     """Which embedder turns text into vectors.
 
@@ -305,6 +439,140 @@ class EmbeddingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RedactionConfig:
+    """What is removed from texts before they leave (docs/redaction.md).
+
+    Attributes:
+        engine: What finds identifiers: "builtin", or "module:function", which returns a
+            `redaction.spans.Redactor`.
+        default: Rules for collections that are not named; "identifiers" for all of the engine.
+        collections: Rules by name of collection.
+        withhold_embeddings: Collections whose embeddings do not leave.
+    """
+
+    engine: str = "builtin"
+    default: tuple[str, ...] = ()
+    collections: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    withhold_embeddings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """What the audit log holds, and how often its head is signed.
+
+    Attributes:
+        query_text: Whether the texts of questions asked here are kept, beside their keyed hashes.
+        head_interval_s: Seconds within which new entries are covered by a signed head.
+    """
+
+    query_text: bool = False
+    head_interval_s: float = 5.0  # guess; a round of gossip, which gives the head to others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiConfig:
+    """Where applications reach the local interface over TCP (docs/applications.md).
+
+    Attributes:
+        listen: Address and port, "127.0.0.1:8420" for instance; without a value nowhere.
+        certificate: PEM file of the certificate and its chain; a path relative to the home. Needed
+            beyond the loopback interface.
+        key: PEM file of the certificate's private key.
+        hosts: Names under which a reverse proxy asks for a listener on loopback.
+        requests_per_minute: Of one token; as many may come at once after a quiet minute.
+        concurrent_requests: Of one token.
+        failures_per_minute: Requests of one address that are logged and answered as without a
+            valid token; more are refused unlogged.
+    """
+
+    listen: str = ""
+    certificate: str = ""
+    key: str = ""
+    hosts: tuple[str, ...] = ()
+    requests_per_minute: int = 600  # guess; ten people who ask a question a second
+    concurrent_requests: int = 16  # guess; four times what one query has in flight
+    failures_per_minute: int = 10  # guess; more than an operator who pastes the wrong token
+
+    def address(self) -> tuple[str, int]:
+        """Host and port to listen on.
+
+        Raises:
+            ConfigError: `listen` is not an IP address, or "localhost", and a port.
+        """
+        host, _, port = self.listen.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+            number = int(port)
+        except ValueError:
+            number = -1
+        if not 0 <= number <= 65_535:
+            raise ConfigError(
+                f"setting 'api.listen' has to be an IP address and a port, '127.0.0.1:8420' for "
+                f"instance, got {self.listen!r}"
+            )
+        return str(address), number
+
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach the listener."""
+        return ipaddress.ip_address(self.address()[0]).is_loopback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingConfig:
+    """How a question is answered from documents (docs/asking.md).
+
+    Attributes:
+        good_score: Score from which on a document is taken to answer a question.
+        diversity: How much the likeness of two passages counts against the second; 0 for nothing.
+        keep_s: How long an answer may be used again; 0 for never.
+        keep_answers: Answers that are kept at most.
+        keep_bytes: Bytes of their documents at most.
+        same_question: Cosine from which on two questions share their sources.
+    """
+
+    good_score: float = 0.7  # measured (docs/asking.md)
+    diversity: float = 0.5  # measured (docs/asking.md)
+    keep_s: float = 600.0  # guess; owners cannot take back what is kept, except by a withdrawal
+    keep_answers: int = 256  # guess
+    keep_bytes: int = 32 << 20  # guess
+    same_question: float = 0.86  # measured (docs/asking.md)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationConfig:
+    """The language model that writes answers; none without `base_url` (docs/asking.md).
+
+    Attributes:
+        base_url: Where `/chat/completions` is, "http://127.0.0.1:8000/v1" for instance.
+        model: Its name there.
+        key_file: File of the key, readable by its owner only.
+        key_environment: Name of the environment variable that holds the key.
+        ca_file: Certificates to trust instead of the usual ones, in PEM.
+        allow_http: Whether passages may go unencrypted to another machine.
+        connect_timeout_s: For the connection.
+        silence_timeout_s: For the next piece of an answer.
+        timeout_s: For the whole answer, retries included.
+        retries: How often a request is repeated that failed before its answer began.
+        max_tokens: Longest answer, in the model's tokens.
+        passage_chars: Characters of a passage that are sent at most.
+    """
+
+    base_url: str = ""
+    model: str = ""
+    key_file: str = ""
+    key_environment: str = ""
+    ca_file: str = ""
+    allow_http: bool = False
+    connect_timeout_s: float = 5.0  # guess
+    silence_timeout_s: float = 30.0  # guess; a large model reads a long prompt first
+    timeout_s: float = 120.0  # guess
+    retries: int = 2  # guess
+    max_tokens: int = 600  # guess; some 400 words
+    passage_chars: int = 4_000  # guess; some 1,000 tokens, more than embedding models read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """The whole of `config.toml`."""
 
@@ -313,6 +581,12 @@ class NodeConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     membership: MembershipConfig = field(default_factory=MembershipConfig)
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
+    redaction: RedactionConfig = field(default_factory=RedactionConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    asking: AskingConfig = field(default_factory=AskingConfig)
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    api: ApiConfig = field(default_factory=ApiConfig)
 
     @classmethod
     def from_toml(cls, text: str) -> NodeConfig:
@@ -361,6 +635,11 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
         if not isinstance(value, dict):
             raise ConfigError(f"setting {name!r} has to be a table")
         return read_settings(typing.cast("type[Any]", hint), value, f"{name}.")
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise ConfigError(f"setting {name!r} has to be a table")
+        _, item = typing.get_args(hint)
+        return {key: _convert(item, each, f"{name}.{key}") for key, each in value.items()}
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"setting {name!r} has to be a list of texts")
@@ -383,6 +662,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "routing.initial_neighbors": (0, 1_000),
     "routing.advertisement_lifetime_s": (60, 30 * 86_400),
     "routing.advertisement_limit": (0, MAX_ADVERTISED),
+    "routing.advertisement_min_cluster": (2, 1_000_000),
     "routing.patience": (0, MAX_BUDGET),
     "routing.memory_referral_limit": (0, MAX_REFERRALS),
     "routing.sketch_limit": (0, MAX_ROSTER_MEMBERS),
@@ -422,10 +702,36 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "membership.sketch_exchange_bytes": (1, GOSSIP_ADVERTISEMENT_BYTES),
     "membership.sketch_pause_s": (0.05, 86_400),
     "membership.sketch_declined_limit": (0, 4_096),
+    "audit.head_interval_s": (0.05, 3_600),
+    "limits.requests_per_minute": (0, 1_000_000),
+    "limits.gossip_per_minute": (0, 1_000_000),
+    "limits.bytes_per_minute": (0, 1 << 40),
+    "limits.repeated_queries": (0, 1_000_000),
+    "limits.repeat_similarity": (0, 1),
+    "limits.unreturned_fetches": (0, 1_000_000),
+    "limits.window_s": (1, 86_400),
+    "limits.lockout_s": (1, MAX_RETRY_AFTER_S),
+    "limits.peers": (1, MAX_ROSTER_MEMBERS),
+    "asking.good_score": (-1, 1),
+    "asking.diversity": (0, 1),
+    "asking.keep_s": (0, 86_400),
+    "asking.keep_answers": (0, 100_000),
+    "asking.keep_bytes": (0, 1 << 34),
+    "asking.same_question": (0, 1),
+    "generation.connect_timeout_s": (0.05, 300),
+    "generation.silence_timeout_s": (0.05, 3_600),
+    "generation.timeout_s": (0.05, 3_600),
+    "generation.retries": (0, 10),
+    "generation.max_tokens": (1, 100_000),
+    "generation.passage_chars": (100, 1_000_000),
+    "api.requests_per_minute": (1, 1_000_000),
+    "api.concurrent_requests": (1, 1_000),
+    "api.failures_per_minute": (1, 1_000_000),
 }
 
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {
     "routing.advertisement_bits": (1, 2, 4, 32),
+    "routing.advertisement_form": ("documents", "centroids", "none"),
     "embedding.embedder": ("sentence-transformers", "precomputed", "hashing"),
     "membership.peer_selection": ("oldest", "random"),
 }
@@ -449,4 +755,15 @@ def _check_ranges(config: NodeConfig) -> None:
             f"settings 'membership.healer' and 'membership.swapper' add up to "
             f"{membership.healer + membership.swapper}, more than half the view, "
             f"{membership.view_size // 2}: lower one or raise 'membership.view_size'"
+        )
+    _check_api(config.api)
+
+
+def _check_api(api: ApiConfig) -> None:
+    if bool(api.certificate) != bool(api.key):
+        raise ConfigError("settings 'api.certificate' and 'api.key' go together: set both")
+    if api.listen and not api.on_loopback() and not api.certificate:
+        raise ConfigError(
+            f"setting 'api.listen' is {api.listen!r}, which other machines can reach: tokens and "
+            "answers need TLS there; set 'api.certificate' and 'api.key', or listen on 127.0.0.1"
         )

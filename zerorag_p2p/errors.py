@@ -37,6 +37,28 @@ class NodeNotRunningError(LocalError):
     exit_code = 3
 
 
+class TokenRejected(LocalError):
+    """A request over TCP came without a token that is valid now."""
+
+
+class ScopeDenied(LocalError):
+    """A token does not reach as far as what was asked."""
+
+    exit_code = 4
+
+
+class TooManyRequests(LocalError):
+    """An application asks more of a node than its token allows.
+
+    Attributes:
+        retry_after_s: Seconds after which asking again makes sense.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class PolicyDenied(ZeroRagError):
     """The policy of the owner of a document denied what was asked."""
 
@@ -59,6 +81,14 @@ class KeyFileError(LocalError):
     """A key file is missing, malformed or readable by others."""
 
 
+class PassphraseNeeded(KeyFileError):
+    """A key file is encrypted, and nothing says by which passphrase."""
+
+
+class WrongPassphrase(KeyFileError):
+    """A passphrase does not open a key file."""
+
+
 class RosterError(IntegrityError):
     """A roster is unsigned, malformed, expired, of another consortium or goes back in version."""
 
@@ -76,8 +106,16 @@ class AttributionError(IntegrityError):
         self.fault = fault
 
 
+class AuditError(LocalError):
+    """The audit log cannot be read or written; without it nothing is asked or answered."""
+
+
 class LibraryError(LocalError):
     """The document library cannot do what was asked."""
+
+
+class RedactionError(LocalError):
+    """A text could not be redacted, so it does not leave."""
 
 
 class EmbeddingError(LocalError):
@@ -86,6 +124,10 @@ class EmbeddingError(LocalError):
 
 class EmbedderUnavailable(EmbeddingError):
     """The embedding model is missing, is not the expected one or cannot be loaded."""
+
+
+class GenerationError(ZeroRagError):
+    """The language model's endpoint did not answer, or not with an answer."""
 
 
 class DecodeError(ZeroRagError):

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from zerorag_p2p.errors import LocalError
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace the file at `path` with `data`, or leave it as it was.
+    """Replace the file at `path` with `data`, or leave it as it was; see `writing_atomic`."""
+    with writing_atomic(path, mode=mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def writing_atomic(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """A file that takes the place of the one at `path` when the context is left without an error.
 
     The data reaches a temporary file in the same folder, then the disk, then its name. The
     temporary file is only readable by its owner from the moment it exists.
@@ -18,7 +28,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())

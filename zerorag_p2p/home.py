@@ -42,6 +42,21 @@ class Home:
         return self.root / "identity.key"
 
     @property
+    def next_key(self) -> Path:
+        """The key that is to take the place of the private key, while that is under way."""
+        return self.root / "identity.next.key"
+
+    @property
+    def previous_key(self) -> Path:
+        """The key that the private key took the place of last."""
+        return self.root / "identity.previous.key"
+
+    @property
+    def pause(self) -> Path:
+        """Why the node answers nobody, while it is paused."""
+        return self.root / "pause.json"
+
+    @property
     def authority_key(self) -> Path:
         """The key that signs rosters, where this home founded a consortium."""
         return self.root / "authority.key"
@@ -65,6 +80,46 @@ class Home:
     def state(self) -> Path:
         """Routing state: neighbours, advertisements, query memory, records of peers."""
         return self.root / "state.cbor"
+
+    @property
+    def withdrawals(self) -> Path:
+        """What owners took back, we among them."""
+        return self.root / "withdrawals.cbor"
+
+    @property
+    def tokens(self) -> Path:
+        """Tokens of applications, as hashes, readable by its owner only."""
+        return self.root / "tokens.json"
+
+    @property
+    def user_key(self) -> Path:
+        """The secret that turns users of applications into pseudonyms."""
+        return self.root / "users.key"
+
+    @property
+    def audit(self) -> Path:
+        """Folder of the audit log."""
+        return self.root / "audit"
+
+    @property
+    def audit_key(self) -> Path:
+        """The secret by which the audit log hashes questions."""
+        return self.root / "audit.key"
+
+    @property
+    def policy(self) -> Path:
+        """The owner's rules, in TOML."""
+        return self.root / "policy.toml"
+
+    @property
+    def emergencies(self) -> Path:
+        """Since when each member has used emergency access."""
+        return self.root / "emergencies.cbor"
+
+    @property
+    def pseudonym_key(self) -> Path:
+        """The secret that pseudonyms of questions are made with."""
+        return self.root / "pseudonym.key"
 
     @property
     def socket(self) -> Path:

@@ -31,6 +31,7 @@ Vector: TypeAlias = NDArray[np.float32]
 NEVER_COMPARED: Score = float("-inf")
 CONTENT_HASH_DIGITS = 64
 HASH_PREFIX_DIGITS = 16
+SALT_BYTES = 16
 
 
 def hash_prefix(content_hash: ContentHash) -> HashPrefix:
@@ -145,12 +146,31 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class SharingTerms:
-    """What the owner allows a receiver to do with a copy of a document."""
+    """What the owner allows a receiver to do with a copy of a document.
+
+    Attributes:
+        copy: Whether a copy may be kept.
+        reshare: Whether a copy may be passed on.
+        purposes: What the document may be used for; empty for any purpose.
+        expires_at: Unix seconds from which on nothing of it is allowed; None for no end.
+    """
 
     copy: bool = False
     reshare: bool = False
     purposes: tuple[Purpose, ...] = ()
     expires_at: int | None = None
+
+    def allow_all_of(self, other: SharingTerms) -> bool:
+        """Whether these terms forbid nothing that `other` allows."""
+        return (
+            self.copy >= other.copy
+            and self.reshare >= other.reshare
+            and (not self.purposes or set(self.purposes) >= set(other.purposes or Purpose))
+            and (
+                self.expires_at is None
+                or (other.expires_at is not None and self.expires_at >= other.expires_at)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +188,7 @@ class Document:
         part: Number of the passage within its source, from 0.
         parts: Number of passages of the source.
         metadata: Small text values, for people and filters; not part of the content hash.
+        salt: Random bytes that are hashed with the content, `SALT_BYTES`, or none.
     """
 
     title: str
@@ -177,10 +198,15 @@ class Document:
     part: int = 0
     parts: int = 1
     metadata: dict[str, str] = field(default_factory=dict)
+    salt: bytes = b""
+
+    def whole(self) -> Content:
+        """All of its content."""
+        return Content(self.title, self.text, self.part, self.parts, self.salt)
 
     def content(self) -> bytes:
         """The canonical bytes that are hashed, signed, sent and verified."""
-        return Content(self.title, self.text, self.part, self.parts).encode()
+        return self.whole().encode()
 
     def content_hash(self) -> ContentHash:
         """SHA-256 of `content()`."""
@@ -189,18 +215,29 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What of a document is hashed, signed, sent and verified."""
+    """What of a document is hashed, signed, sent and verified.
+
+    The hash of a text with one unknown name in it lets everybody try names. With a salt, which goes
+    with the whole content only, it does not.
+    """
 
     title: str
     text: str
     part: int = 0
     parts: int = 1
+    salt: bytes = b""
 
     def encode(self) -> bytes:
         """The canonical bytes (protocols/fetch)."""
-        return cbor.encode(
-            {"title": self.title, "text": self.text, "part": self.part, "parts": self.parts}
-        )
+        fields: dict[str, object] = {
+            "title": self.title,
+            "text": self.text,
+            "part": self.part,
+            "parts": self.parts,
+        }
+        if self.salt:
+            fields["salt"] = self.salt
+        return cbor.encode(fields)
 
 
 def decode_content(data: bytes) -> Content:
@@ -215,6 +252,11 @@ def decode_content(data: bytes) -> Content:
         text=reader.text("text", max_bytes=MAX_CONTENT_BYTES),
         part=reader.integer("part", maximum=MAX_INTEGER),
         parts=reader.integer("parts", minimum=1, maximum=MAX_INTEGER),
+        salt=(
+            reader.binary("salt", min_bytes=SALT_BYTES, max_bytes=SALT_BYTES)
+            if reader.has("salt")
+            else b""
+        ),
     )
     reader.finish()
     return content
@@ -233,3 +275,4 @@ class ScoredDocument:
     score: Score
     embedding: Vector
     attribution: tuple[bytes, ...]
+    collection: str = ""

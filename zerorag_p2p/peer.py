@@ -9,6 +9,7 @@ and in a node.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -16,19 +17,23 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from zerorag_p2p.config import MAX_REFERRALS, RoutingConfig
+from zerorag_p2p.config import COUNT_AT_LEAST, MAX_REFERRALS, WITHHELD_SCORE_STEP, RoutingConfig
 from zerorag_p2p.model import (
     NEVER_COMPARED,
     ContentHash,
     HashPrefix,
     PeerId,
     RefusalCode,
+    Score,
     ScoredDocument,
+    SharingTerms,
     Vector,
     View,
     hash_prefix,
 )
-from zerorag_p2p.policy.decision import AccessRequest, Act, decide
+from zerorag_p2p.policy.decision import AccessRequest
+from zerorag_p2p.policy.guard import Guard
+from zerorag_p2p.policy.rules import Act
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.routing.adverts import AdvertisementStore, HeldAdvertisement
 from zerorag_p2p.routing.evidence import Advertised, PeerReferral
@@ -39,7 +44,7 @@ from zerorag_p2p.routing.referrals import Preference, refer_to_few, refer_to_hol
 from zerorag_p2p.routing.rows import MakeRows, MatrixRows, SharedRows
 from zerorag_p2p.routing.strategy import Referring, Start, Strategy, strategy_from
 from zerorag_p2p.routing.summaries import summarise
-from zerorag_p2p.routing.walk import ReturnedDocument, Walk, float_score
+from zerorag_p2p.routing.walk import ReturnedDocument, Walk, everybody, float_score
 from zerorag_p2p.wire.advertise import Estimates
 from zerorag_p2p.wire.query import (
     AdvertisedEvidence,
@@ -65,6 +70,10 @@ class DocumentFacts(Protocol):
     def collection(self) -> str:
         """Name of the collection it belongs to."""
 
+    @property
+    def terms(self) -> SharingTerms | None:
+        """The owner's terms, where it is a copy; None where it is our own."""
+
 
 class Corpus(Protocol):
     """The documents of this peer, as far as routing needs them."""
@@ -89,6 +98,16 @@ class Corpus(Protocol):
         cut to k.
         """
 
+    def count(
+        self,
+        embedding: Vector,
+        above: Score,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[DocumentFacts], bool],
+    ) -> int:
+        """How many admitted documents score more than `above`, each content hash once."""
+
     def vectors_to_advertise(
         self, collections: Sequence[str]
     ) -> tuple[Vector, Sequence[ContentHash]]:
@@ -101,6 +120,7 @@ class Requester:
 
     peer: PeerId
     organisation: str
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +153,8 @@ class Peer:
             arrays of this peer.
         preference: Tells peers apart that would do equally well; without it every peer has a
             preference of its own, so that load is spread.
+        guard: Decides what is let out; by default by how collections are shared.
+        withholds: Whether a collection's embeddings are kept from others.
     """
 
     def __init__(
@@ -146,6 +168,8 @@ class Peer:
         record_of: Callable[[PeerId], bytes | None],
         make_rows: MakeRows | None = None,
         preference: Preference | None = None,
+        guard: Guard | None = None,
+        withholds: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.peer_id = peer_id
         self.strategy: Strategy = strategy_from(settings)
@@ -159,6 +183,8 @@ class Peer:
         )
         self._sketches: dict[PeerId, None] = {}
         self._preference = preference or self._hashed
+        self._guard = guard or Guard()
+        self._withholds = withholds
         self._corpus = corpus
         self._settings = settings
         self._record_of = record_of
@@ -176,53 +202,77 @@ class Peer:
                 f"({len(request.embedding)} dimensions), this peer uses {self.fingerprint[:12]} "
                 f"({self.dimension} dimensions)",
             )
-        documents = self._search(request, requester)
+        count = None
+        documents: list[ResultDocument] = []
+        if request.view is View.COUNT:
+            count = self._count(request, requester, now)
+        else:
+            documents = self._search(request, requester, now)
         referrals = self._refer(request, requester.peer, now)
         until = request.remember_until if self.strategy.uses_memory else None
         if until is not None and until > now:
             lifetime = now + self._settings.memory_lifetime_s
             expires_at = min(float(until), lifetime)
             self.memory.add(requester.peer, request.embedding, expires_at=expires_at)
-        return QueryResult(documents=tuple(documents), referrals=tuple(referrals))
+        return QueryResult(documents=tuple(documents), referrals=tuple(referrals), count=count)
 
-    def _search(self, request: QueryRequest, requester: Requester) -> list[ResultDocument]:
+    def _search(
+        self, request: QueryRequest, requester: Requester, now: float
+    ) -> list[ResultDocument]:
+        admit_collection, admit = self._admission(request, requester, now)
+        found = self._corpus.search(
+            request.embedding, request.k, admit_collection=admit_collection, admit=admit
+        )
+        results = [self._result(document, request.view) for document in found]
+        above = NEVER_COMPARED if request.above is None else request.above
+        return [document for document in results if document.score > above]
+
+    def _result(self, document: ScoredDocument, view: View) -> ResultDocument:
+        withheld = self._withholds(document.collection)
+        # An embedding tells what a whole text is about.
+        shown = view.rank >= View.PASSAGE.rank and not withheld
+        return ResultDocument(
+            content_hash=document.content_hash,
+            embedding=document.embedding if shown else None,
+            score=document.score if shown else _coarse(document.score),
+            attribution=document.attribution,
+        )
+
+    def _count(self, request: QueryRequest, requester: Requester, now: float) -> int:
+        admit_collection, admit = self._admission(request, requester, now)
+        # Who could choose any threshold would find out the scores, and the embedding by many.
+        above = _coarse(COUNT_AT_LEAST if request.above is None else request.above)
+        return self._corpus.count(
+            request.embedding, above, admit_collection=admit_collection, admit=admit
+        )
+
+    def _admission(
+        self, request: QueryRequest, requester: Requester, now: float
+    ) -> tuple[Callable[[str], bool], Callable[[DocumentFacts], bool]]:
+        """Which collections, and which documents in them, may be in the answer."""
         access = AccessRequest(
             act=Act.RESULT,
             requester=requester.peer,
             organisation=requester.organisation,
+            roles=requester.roles,
             purpose=request.purpose,
             view=request.view,
             query=request.embedding,
+            reason=request.reason or "",
+            at=now,
         )
+        decide = self._guard.for_request(access, self._corpus.sharing)
         have = frozenset(request.have)
 
         def admit_collection(collection: str) -> bool:
-            sharing = self._corpus.sharing(collection)
-            return decide(access, collection=collection, sharing=sharing).allowed
+            return decide(collection, None).allowed
 
         def admit(document: DocumentFacts) -> bool:
             if have and hash_prefix(document.content_hash) in have:
                 return False
-            return decide(
-                access,
-                collection=document.collection,
-                sharing=self._corpus.sharing(document.collection),
-                document=document.content_hash,
-            ).allowed
+            return decide(document.collection, document.terms).allowed
 
-        found = self._corpus.search(
-            request.embedding, request.k, admit_collection=admit_collection, admit=admit
-        )
-        return [
-            ResultDocument(
-                content_hash=document.content_hash,
-                embedding=document.embedding,
-                score=document.score,
-                attribution=document.attribution,
-            )
-            for document in found
-            if request.above is None or document.score > request.above
-        ]
+        return admit_collection, admit
 
     def _refer(self, request: QueryRequest, requester: PeerId, now: float) -> list[Referral]:
         referrals = []
@@ -328,8 +378,12 @@ class Peer:
         budget: int | None = None,
         fanout: int | None = None,
         strategy: Strategy | None = None,
+        may_ask: Callable[[PeerId], bool] = everybody,
     ) -> Walk:
-        """Start a walk for the query `embedding`, which has to be as it will be transmitted."""
+        """Start a walk for the query `embedding`, which has to be as it will be transmitted.
+
+        Nobody that `may_ask` excludes is asked.
+        """
         walk = Walk(
             querier=self.peer_id,
             k=k or self._settings.k,
@@ -339,6 +393,7 @@ class Peer:
             strategy=strategy or self.strategy,
             margin=self._settings.margin,
             preference=self._preference,
+            may_ask=may_ask,
             roster=roster,
             randomness=randomness,
         )
@@ -419,6 +474,11 @@ class Peer:
         if owner not in self.neighbors:
             self.advertisements.remove(owner)
 
+    def forget_expired(self, now: float) -> None:
+        """Forget the advertisements and remembered queries whose time is over."""
+        self.advertisements.expire(now)
+        self.memory.expire(now)
+
     def on_departed(self, peer: PeerId) -> None:
         """Forget a peer that left: neighbour, advertisement and remembered queries."""
         self.neighbors.remove(peer)
@@ -426,27 +486,48 @@ class Peer:
         self.advertisements.remove(peer)
         self.memory.remove(peer)
 
-    def advertisement(self, generator: np.random.Generator) -> OwnAdvertisement:
-        """What every member may know exists here, summarised if it is too much."""
+    def advertised_collections(self, now: float) -> tuple[str, ...]:
+        """Collections of which every member may know what they are about."""
         access = AccessRequest(
-            act=Act.ADVERTISE, requester=None, organisation="", purpose=None, view=View.COUNT
+            act=Act.ADVERTISE,
+            requester=None,
+            organisation="",
+            purpose=None,
+            view=View.PASSAGE,
+            at=now,
         )
-        allowed = [
+        decide = self._guard.for_request(access, self._corpus.sharing)
+        # Documents of which no embedding may leave can only be in a cluster of several.
+        whole = self._settings.advertisement_form == "documents"
+        return tuple(
             collection
             for collection in self._corpus.collections()
-            if decide(
-                access, collection=collection, sharing=self._corpus.sharing(collection)
-            ).allowed
-        ]
-        vectors, hashes = self._corpus.vectors_to_advertise(allowed)
-        limit = self._settings.advertisement_limit
+            if decide(collection, None).allowed and not (whole and self._withholds(collection))
+        )
+
+    def advertisement(
+        self, collections: Sequence[str], generator: np.random.Generator
+    ) -> OwnAdvertisement:
+        """What every member may know exists in `collections`, summarised if it is too much."""
+        form, limit, least = self._settings.advertisement_form, 0, 1
+        vectors, hashes = self._corpus.vectors_to_advertise(collections)
+        if form != "none":
+            limit = self._settings.advertisement_limit
+        if form == "centroids":
+            least = self._settings.advertisement_min_cluster
+            limit = min(limit, len(hashes) // least)
         if limit == 0:
             return OwnAdvertisement(vectors[:0], ())
         if len(hashes) > limit:
-            summary = summarise(vectors, limit, generator)
+            summary = summarise(vectors, limit, generator, least=least)
             numbers = tuple(range(len(summary.centroids)))
             return OwnAdvertisement(summary.centroids, numbers, summary.estimates)
         return OwnAdvertisement(vectors, tuple(hash_prefix(item) for item in hashes))
+
+
+def _coarse(score: Score) -> Score:
+    """A score from which the embedding behind it is hard to tell."""
+    return round(math.floor(score / WITHHELD_SCORE_STEP) * WITHHELD_SCORE_STEP, 2)
 
 
 def read_result(

@@ -242,6 +242,22 @@ def test_a_newer_roster_is_taken_over_by_the_running_node(
     assert json.loads(asker.must("status", "--json"))["roster"]["version"] == version
 
 
+def test_a_paused_hospital_answers_nobody_until_it_goes_on(
+    hospitals: tuple[Hospital, Hospital],
+) -> None:
+    owner, asker = hospitals
+    owner.must("pause", "--reason", "stocktaking")
+    assert "PAUSED" in owner.must("status")
+    assert json.loads(owner.must("status", "--json"))["pause"]["reason"] == "stocktaking"
+    refused = asker.run("query", "metformin dose in renal failure", "--explain", "--json")
+    (contact,) = json.loads(refused.stdout)["contacts"]
+    assert (contact["outcome"], contact["code"]) == ("refused", "paused")
+    assert contact["reason"] == "this node is paused: stocktaking"
+    owner.must("resume")
+    assert json.loads(owner.must("status", "--json"))["pause"] is None
+    assert "PAUSED" not in owner.must("status")
+
+
 def test_a_second_node_in_the_same_home_is_refused(hospitals: tuple[Hospital, Hospital]) -> None:
     result = hospitals[0].run("node", "run")
     assert result.returncode == 1

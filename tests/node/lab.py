@@ -19,7 +19,7 @@ from zerorag_p2p.config import (
     RoutingConfig,
 )
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.library.loaders import Record
+from zerorag_p2p.library.records import Record
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.files import load_identity
 from zerorag_p2p.node.libp2p_network import Libp2pNetwork

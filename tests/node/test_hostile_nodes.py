@@ -253,9 +253,8 @@ async def test_an_advertisement_of_another_peer_is_not_believed(
     lab = Lab(tmp_path, network, ["ann", "bob", "cid"])
     async with lab.node("ann") as ann, lab.node("bob") as bob, lab.node("cid") as cid:
         add(cid, "a note")
-        genuine, sealed = cid.core.service.own_advertisement()
-        bob.core.service._advertisement = (bob.library.generation, genuine, sealed)
-        bob.core.service._next_sequence = lambda now: now  # type: ignore[method-assign]
+        genuine = cid.core.service.own_advertisement()
+        bob.core.service.own_advertisement = lambda: genuine  # type: ignore[method-assign]
         reply = await ann.core.exchanges.advertisement(
             lab.peer("bob"), dimension=256, known_sequence=None, timeout_s=3.0
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import trio
 
 from tests.node.lab import NETWORKS, Lab, add, eventually, impatient
+from zerorag_p2p.config import SUMMARY_REST_S
 from zerorag_p2p.errors import LibraryError, LocalError, PolicyDenied, UsageError
 from zerorag_p2p.identity.release import open_release
 from zerorag_p2p.model import Purpose, View
@@ -43,7 +45,7 @@ async def test_an_answer_carries_verified_documents_of_their_owners(
         assert first.score == pytest.approx(1.0, abs=1e-6)
         assert report.complete
         assert {contact.peer for contact in report.contacts} == {lab.peer("bob"), lab.peer("cid")}
-        assert {event.event for event in seen} == {"contact", "reply", "fetch"}
+        assert {event.event for event in seen} == {"contact", "reply", "found", "fetch", "document"}
         assert report.new_neighbor is None or report.new_neighbor.peer == lab.peer("bob")
         release = open_release(first.release)
         assert (release.receiver, release.audit) == (lab.peer("ann"), report.audit)
@@ -288,3 +290,20 @@ async def test_a_collection_shared_by_title_shows_titles_only(tmp_path: Path, ne
         assert document.title == "a note that stays wi"
         assert document.text == ""
         assert open_release(document.release).view is View.TITLE
+
+
+async def test_a_summary_is_not_made_anew_for_every_batch(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann"])
+    now = time.time()
+    config = lab.config("ann", advertisement_limit=2)
+    async with lab.node("ann", config=config, clock=lambda: now) as ann:
+        advertise = ann.core.service.own_advertisement
+        add(ann, *(f"note {number}" for number in range(5)))
+        first, _ = advertise()
+        assert first.estimates is not None
+        add(ann, "one more note")
+        assert advertise()[0] is first
+        now += SUMMARY_REST_S
+        assert advertise()[0].sequence > first.sequence
+        ann.library.unshare("notes")
+        assert advertise()[0].entries == ()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerorag_p2p.config import (
+    AUDIT_HEAD_LIMIT,
     GOSSIP_ADVERTISEMENT_BYTES,
     GOSSIP_LIMIT,
     MAX_DIMENSION,
@@ -24,13 +25,14 @@ from zerorag_p2p.config import (
     MAX_GOSSIP_WITHDRAWALS,
     MAX_INTEGER,
     MAX_KNOWN_ADVERTISEMENTS,
+    MAX_PULLED_WITHDRAWALS,
     RECORD_LIMIT,
     REVOCATION_LIMIT,
     WITHDRAWAL_LIMIT,
 )
 from zerorag_p2p.errors import DecodeError, UsageError
 from zerorag_p2p.identity.keys import peer_id_from_public_key
-from zerorag_p2p.model import ContentHash
+from zerorag_p2p.identity.withdrawal import decode_withdrawal
 from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.wire.gossip import (
     Accusation,
@@ -50,15 +52,14 @@ from zerorag_p2p.wire.gossip import (
     RosterReply,
     RosterRequest,
     Update,
-    Withdrawal,
+    WithdrawalsReply,
+    WithdrawalsRequest,
     decode_gossip,
     decode_gossip_reply,
     decode_revocation,
-    decode_withdrawal,
     encode_gossip,
     encode_gossip_reply,
     encode_revocation,
-    encode_withdrawal,
 )
 
 VECTORS = Path(__file__).parents[2] / "protocols/gossip/vectors/valid.json"
@@ -80,21 +81,23 @@ news = st.builds(
     updates=updates,
     revocations=objects,
     withdrawals=objects,
+    withdrawals_held=st.just(b"") | st.binary(min_size=16, max_size=16),
 )
-exchanges = st.builds(
-    Exchange,
-    st.lists(
-        st.builds(Entry, st.binary(min_size=1, max_size=40), st.integers(0, MAX_GOSSIP_AGE)),
-        max_size=6,
-        unique_by=lambda entry: entry.record,
-    ).map(tuple),
-    news,
-)
+entries = st.lists(
+    st.builds(Entry, st.binary(min_size=1, max_size=40), st.integers(0, MAX_GOSSIP_AGE)),
+    max_size=6,
+    unique_by=lambda entry: entry.record,
+).map(tuple)
+heads = st.none() | st.binary(min_size=1, max_size=AUDIT_HEAD_LIMIT)
 requests = (
-    exchanges
+    st.builds(Exchange, entries, news, head=heads)
     | st.builds(Ping, news)
     | st.builds(PingRequest, peers, st.integers(1, 3_600_000), news)
     | st.builds(RosterRequest, st.integers(0, MAX_INTEGER))
+    | st.builds(
+        WithdrawalsRequest,
+        st.sets(st.binary(min_size=8, max_size=8), max_size=4).map(sorted).map(tuple),
+    )
 )
 
 
@@ -104,7 +107,7 @@ def test_requests_come_back(request: GossipRequest) -> None:
 
 
 @given(
-    st.tuples(st.just(Exchange(())), exchanges)
+    st.tuples(st.just(Exchange(())), st.builds(Exchange, entries, news, your_head=heads))
     | st.tuples(st.just(Ping()), st.builds(Ack, news))
     | st.tuples(peers.map(lambda peer: PingRequest(peer, 1)), st.builds(Nack, news))
     | st.tuples(
@@ -209,15 +212,10 @@ def test_the_most_advertisements_fit_and_are_bounded_together() -> None:
         decode_gossip_reply(encode_gossip_reply(too_much), asked=asked)
 
 
-@given(
-    peers,
-    st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=32, unique=True),
-    st.integers(0, MAX_INTEGER),
-)
-def test_withdrawals_come_back(peer: str, hashes: list[bytes], issued_at: int) -> None:
-    documents = tuple(ContentHash(item.hex()) for item in hashes)
-    withdrawal = Withdrawal(owner=peer, documents=documents, issued_at=issued_at)
-    assert decode_withdrawal(encode_withdrawal(withdrawal)) == withdrawal
+def test_the_most_withdrawals_fit_one_reply() -> None:
+    fullest = WithdrawalsReply(filled(MAX_PULLED_WITHDRAWALS, WITHDRAWAL_LIMIT))
+    encoded = encode_gossip_reply(fullest)
+    assert decode_gossip_reply(encoded, asked=WithdrawalsRequest(())) == fullest
 
 
 def test_nobody_signs_what_everybody_would_refuse() -> None:
@@ -226,5 +224,3 @@ def test_nobody_signs_what_everybody_would_refuse() -> None:
     assert decode_revocation(encode_revocation(good)) == good
     with pytest.raises(UsageError, match="cannot be printed"):
         encode_revocation(Revocation(consortium="sample", peer=peer, date=1, reason="a\nb"))
-    with pytest.raises(UsageError, match="0 items"):
-        encode_withdrawal(Withdrawal(owner=peer, documents=(), issued_at=1))

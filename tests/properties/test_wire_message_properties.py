@@ -189,6 +189,7 @@ def test_hello(hello: Hello) -> None:
         view=st.sampled_from(View),
         remember_until=st.none() | numbers,
         have=st.lists(prefixes, max_size=256, unique=True).map(tuple),
+        reason=st.none() | names,
     )
 )
 def test_query(request: QueryRequest) -> None:
@@ -198,6 +199,7 @@ def test_query(request: QueryRequest) -> None:
     assert received.have == request.have
     assert received.above == request.above
     assert received.remember_until == request.remember_until
+    assert received.reason == request.reason
     assert encode_query(received) == data
 
 
@@ -237,6 +239,12 @@ def test_query_result(
     assert encode_query_result(received) == data
 
 
+@given(numbers, st.lists(referrals, max_size=32, unique_by=lambda item: item.peer).map(tuple))
+def test_count(count: int, referrals: tuple[Referral, ...]) -> None:
+    result = QueryResult((), referrals, count)
+    assert decode_query_reply(encode_query_result(result), k=5) == result
+
+
 @given(
     st.builds(
         FetchRequest,
@@ -246,6 +254,7 @@ def test_query_result(
         audit=names,
         view=st.sampled_from(View),
         deadline_ms=deadlines,
+        reason=st.none() | names,
     )
 )
 def test_fetch(request: FetchRequest) -> None:

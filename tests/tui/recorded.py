@@ -69,6 +69,8 @@ class RecordedNode:
         self.neighbor_rows = [neighbor(number) for number in range(neighbors)]
         self.member_rows = [member(number) for number in range(neighbors)]
         self.answers = 0
+        self.pause: Json | None = None
+        self.expiring: list[Json] = []
         self.runs = True
         self.closed = False
         self.calls: list[str] = []
@@ -97,6 +99,8 @@ class RecordedNode:
             "neighbors": len(self.neighbor_rows),
             "connections": 4,
             "remembered_queries": 12,
+            "pause": self.pause,
+            "expiring": self.expiring,
             "library": {"documents": 43},
             "traffic": {
                 **dict.fromkeys(counts, 0),

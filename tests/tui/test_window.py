@@ -58,6 +58,20 @@ def test_neighbours_fit_a_small_terminal_with_header_and_keys() -> None:
     play(scene)
 
 
+def test_a_pause_and_what_runs_out_stand_before_the_figures() -> None:
+    node = RecordedNode()
+    node.expiring = [{"sentence": "the roster expires in 9 days: an authority has to renew it"}]
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await shows(app, pilot, "the roster expires in 9 days │ 6 neighbours")
+        node.pause, node.expiring = {"since": 0.0, "reason": "stocktaking"}, []
+        await shows(app, pilot, "PAUSED stocktaking │ 6 neighbours")
+        node.pause = None
+        await hides(app, pilot, "PAUSED")
+
+    play(scene, node)
+
+
 def test_a_wide_terminal_shows_more_columns() -> None:
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await shows(app, pilot, "received", "sent", "advert", "25.0 kB", "6.0 kB")

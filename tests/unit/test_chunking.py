@@ -1,8 +1,11 @@
+import itertools
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerorag_p2p.embedding.chunking import split_text
+from zerorag_p2p.embedding.chunking import cut_passages, split_text
 from zerorag_p2p.errors import EmbeddingError
 
 
@@ -55,3 +58,55 @@ def test_nothing_is_lost_and_every_part_fits(text: str, limit: int, count: objec
     assert "".join(parts) == text
     assert all(count(part) <= limit for part in parts)
     assert all(parts) or parts == [""]
+
+
+def overlaps(text: str, spans: list[tuple[int, int]]) -> list[str]:
+    return [text[start:before] for (_, before), (start, _) in itertools.pairwise(spans)]
+
+
+def test_passages_begin_with_the_end_of_the_one_before() -> None:
+    text = "".join(f"This is sentence number {number}. " for number in range(40))
+    spans = cut_passages(text, 40, count_words)
+    assert len(spans) == 6
+    assert all(item.startswith("This is sentence") for item in overlaps(text, spans))
+    assert text[slice(*spans[1])].startswith("This is sentence number 6. This is sentence number 7")
+
+
+def test_where_a_sentence_is_too_long_words_are_repeated() -> None:
+    text = "word " * 100
+    assert overlaps(text, cut_passages(text, 40, count_words)) == ["word " * 5] * 2
+
+
+def test_sections_stay_together_and_repeat_nothing() -> None:
+    sections = [f"Heading {n}\n\n" + "Some words here. " * 9 for n in range(4)]
+    text = "".join(sections)
+    starts = [text.index(f"Heading {n}") for n in range(4)]
+    spans = cut_passages(text, 40, count_words, starts)
+    assert spans == list(itertools.pairwise([*starts, len(text)]))
+    # Small ones share a passage.
+    text = "".join(f"# {n}\nword\n" for n in range(20))
+    spans = cut_passages(text, 40, count_words, [text.index(f"# {n}\n") for n in range(20)])
+    assert len(spans) == 2
+    assert text[spans[1][0] :].startswith("# 11\n")
+
+
+def test_a_text_that_fits_is_one_passage() -> None:
+    assert cut_passages("# A\nx\n# B\ny", 10, count_words, [0, 6]) == [(0, 11)]
+    assert cut_passages("", 10, count_words) == [(0, 0)]
+
+
+@given(
+    texts,
+    st.integers(2, 30),
+    st.sampled_from([count_words, len, count_awkwardly]),
+    st.lists(st.integers(-1, 210), max_size=5).map(sorted),
+)
+def test_passages_cover_the_text_and_fit(
+    text: str, limit: int, count: Callable[[str], int], sections: list[int]
+) -> None:
+    spans = cut_passages(text, limit, count, sections)
+    assert spans[0][0] == 0
+    assert spans[-1][1] == len(text)
+    assert all(count(text[start:end]) <= limit for start, end in spans)
+    for (first, before), (start, end) in itertools.pairwise(spans):
+        assert first <= start <= before < end

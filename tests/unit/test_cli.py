@@ -15,10 +15,10 @@ from zerorag_p2p import errors
 from zerorag_p2p.cli.command import Program
 from zerorag_p2p.cli.main import cli
 from zerorag_p2p.cli.output import duration, printable, size
-from zerorag_p2p.cli.query import _finish
+from zerorag_p2p.cli.query import finish
 from zerorag_p2p.config import NodeConfig
-from zerorag_p2p.control.purposes import parse_purpose
 from zerorag_p2p.control.setup import config_text
+from zerorag_p2p.policy.purposes import parse_purpose
 
 
 def run(*arguments: object) -> Result:
@@ -52,7 +52,11 @@ def test_every_command_explains_itself_with_an_example(path: tuple[str, ...]) ->
     assert "Example:\n    zerorag" in result.stdout
 
 
-@pytest.mark.parametrize("path", list(commands(cli)), ids=" ".join)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in commands(cli) if path != ("mcp",)],  # It speaks JSON-RPC and nothing else.
+    ids=" ".join,
+)
 def test_every_command_speaks_json(path: tuple[str, ...]) -> None:
     command: click.Command = cli
     for name in path:
@@ -228,9 +232,15 @@ def test_purposes_have_plain_names() -> None:
 
 
 def _answer(
-    *statuses: str, complete: bool = True, codes: tuple[str, ...] = ()
+    *statuses: str,
+    complete: bool = True,
+    codes: tuple[str, ...] = (),
+    count: int | None = None,
+    withheld: tuple[str, ...] = (),
 ) -> dict[str, object]:
     return {
+        "count": count,
+        "withheld": withheld,
         "documents": [{"status": status} for status in statuses],
         "rejected": [],
         "contacts": [
@@ -251,6 +261,10 @@ def _answer(
         (_answer(), 6),
         (_answer(codes=("denied", "denied")), 4),
         (_answer(codes=("denied", "")), 6),
+        (_answer(codes=("",), count=0), 0),
+        (_answer(codes=("",), count=3, complete=False), 5),
+        (_answer(codes=("busy",), count=0), 6),
+        (_answer(withheld=("Clinic",)), 4),
     ],
 )
 def test_the_exit_code_of_a_query_tells_how_good_the_answer_is(
@@ -258,7 +272,7 @@ def test_the_exit_code_of_a_query_tells_how_good_the_answer_is(
 ) -> None:
     program = Program(
         "zerorag",
-        commands={"q": click.Command("q", callback=lambda: _finish(answer))},
+        commands={"q": click.Command("q", callback=lambda: finish(answer))},
     )
     assert CliRunner().invoke(program, ["q"]).exit_code == exit_code
 
@@ -303,6 +317,7 @@ ANSWER = {
             "collection": "wards",
             "status": "verified",
             "text": "some words of a passage " * 20,
+            "redaction": [],
         }
     ],
     "rejected": [],
@@ -313,6 +328,11 @@ ANSWER = {
     "bytes_received": 2,
     "milliseconds": 3.0,
     "stopped": "nobody left to ask",
+    "sent": "a question",
+    "removed": [],
+    "outbound": [],
+    "withheld": [],
+    "count": None,
 }
 
 

@@ -13,6 +13,7 @@ import trio
 
 from zerorag_p2p import client as client_module
 from zerorag_p2p.client import AsyncClient, Client
+from zerorag_p2p.config import NodeConfig
 from zerorag_p2p.control.server import serving
 from zerorag_p2p.embedding.hashing import HashingEmbedder
 from zerorag_p2p.errors import (
@@ -28,6 +29,7 @@ from zerorag_p2p.errors import (
 from zerorag_p2p.home import Home
 from zerorag_p2p.library.library import Library
 from zerorag_p2p.model import PeerId, Purpose
+from zerorag_p2p.node.auditing import NoAudit
 from zerorag_p2p.node.reports import PeerName, ProgressCallback, QueryProgress, QueryReport
 from zerorag_p2p.node.runtime import Node
 
@@ -37,12 +39,20 @@ Result = TypeVar("Result")
 SECRET = " ".join(["the", "patient", "in", "bed", "seven"])
 
 
+class UnreadAudit(NoAudit):
+    """An audit log that nobody asks for."""
+
+    ledger = None
+
+
 class StubNode:
     """What the local interface needs of a node; the library is a real one."""
 
     def __init__(self, home: Home, library: Library) -> None:
         self.home = home
+        self.config = NodeConfig()
         self.library = library
+        self.audit = UnreadAudit()
         self.queries: list[tuple[str, dict[str, Any]]] = []
         self.fails_with: Exception | None = None
         self.hangs = False
@@ -99,7 +109,9 @@ class StubNode:
             consortium="c",
         )
 
-    async def get(self, content_hash: str, *, peer: str | None, purpose: Purpose) -> None:
+    async def get(
+        self, content_hash: str, *, peer: str | None, purpose: Purpose, reason: str
+    ) -> None:
         raise self.fails_with or LibraryError(f"{content_hash} {peer} {purpose}")
 
     async def import_roster(self, data: bytes) -> None:
@@ -166,7 +178,9 @@ async def test_documents_are_added_listed_shared_and_removed(
     events: list[dict[str, Any]] = []
 
     def use(client: Client) -> None:
-        report = client.add_documents([file], "ward 7/α", on_progress=events.append)
+        report = client.add_documents(
+            [file], "ward 7/α", encoding="utf-8", on_progress=events.append
+        )
         assert report["counts"] == {"added": 1, "updated": 0, "unchanged": 0, "skipped": 0}
         assert [source["name"] for source in client.documents("ward 7/α")] == [str(file)]
         assert client.collections()[0]["sharing"] is None
@@ -182,7 +196,12 @@ async def test_documents_are_added_listed_shared_and_removed(
 
     async with served(node):
         await with_client(node, use)
-    assert [(event["event"], event["status"]) for event in events] == [("file", "added")]
+    files = [event for event in events if event["event"] == "file"]
+    assert [event["status"] for event in files] == ["added"]
+    progress = [event for event in events if event["event"] == "progress"]
+    assert len(files) + len(progress) == len(events)
+    assert progress[-1]["bytes"] == progress[-1]["all_bytes"] == file.stat().st_size
+    assert (progress[-1]["files"], progress[-1]["documents"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_newer_schema_is_refused_with_the_next_step(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 9")
     connection.close()
-    with pytest.raises(LibraryError, match=r"schema is 9, this version knows 1.*upgrade"):
+    with pytest.raises(LibraryError, match=r"schema is 9, this version knows 4.*upgrade"):
         DocumentStore(path)
 
 

@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 import json
 import shutil
 import sys
@@ -41,7 +42,7 @@ class TestHashing:
             embedder.embed_query(" ")
         with pytest.raises(EmbeddingError, match="4 words"):
             embedder.embed_documents(["a b c d"])
-        assert embedder.split("a b c d") == ["a b c ", "d"]
+        assert embedder.cut("a b c d") == [(0, 6), (6, 7)]
 
 
 class TestPrecomputed:
@@ -53,7 +54,7 @@ class TestPrecomputed:
         np.testing.assert_allclose(embedder.embed_query("a"), [0.6, 0, 0.8], rtol=1e-6)
         np.testing.assert_allclose(embedder.embed_documents(["b", "a"])[1], [0.6, 0, 0.8])
         assert embedder.embed_documents([]).shape == (0, 3)
-        assert embedder.split("a long text " * 500) == ["a long text " * 500]
+        assert embedder.cut("a long text " * 500) == [(0, 6_000)]
         with pytest.raises(EmbeddingError, match="no vector for the text that begins 'unknown'"):
             embedder.embed_query("unknown")
 
@@ -186,14 +187,15 @@ def test_the_builtin_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     np.testing.assert_allclose(np.linalg.norm(query), 1, rtol=1e-5)
     assert query @ near > query @ far + 0.2
 
-    # Nothing is cut silently: long texts have to be split, and their ends count.
+    # Nothing is left out silently: long texts have to be cut, and their ends count.
     text = "Blood pressure was measured twice a day. " * 100
-    with pytest.raises(EmbeddingError, match="split it first"):
+    with pytest.raises(EmbeddingError, match="cut it first"):
         embedder.embed_documents([text])
-    parts = embedder.split(text)
-    assert "".join(parts) == text
-    assert len(parts) == 4
-    assert embedder.embed_documents(parts).shape == (4, 384)
+    spans = embedder.cut(text)
+    assert (spans[0][0], spans[-1][1]) == (0, len(text))
+    assert all(start < before for (_, before), (start, _) in itertools.pairwise(spans))
+    parts = [text[start:end] for start, end in spans]
+    assert embedder.embed_documents(parts).shape == (len(parts), 384)
     differing_end = text + "The patient has diabetes."
     assert embedder.embed_query(text) @ embedder.embed_query(differing_end) < 0.9999
 

@@ -11,9 +11,10 @@ import pytest
 
 from zerorag_p2p.embedding.hashing import HashingEmbedder
 from zerorag_p2p.errors import EmbedderUnavailable, EmbeddingError, LibraryError
+from zerorag_p2p.library import contents
 from zerorag_p2p.library.documents import StoredDocument
 from zerorag_p2p.library.library import Library
-from zerorag_p2p.library.loaders import Record
+from zerorag_p2p.library.records import Record
 from zerorag_p2p.library.reports import AddReport, FileStatus
 from zerorag_p2p.model import (
     ContentHash,
@@ -81,17 +82,17 @@ def texts(library: Library, found: Sequence[ScoredDocument]) -> list[str]:
 class TestAdding:
     def test_added_unchanged_updated_skipped(self, library: Library, tmp_path: Path) -> None:
         folder = write(
-            tmp_path / "in", a__md="# Sepsis\nfluids", b__txt="warfarin dose", c__pdf="x"
+            tmp_path / "in", a__md="# Sepsis\nfluids", b__txt="warfarin dose", c__tiff="x"
         )
-        (folder / "d.txt").write_bytes(b"\xff")
+        (folder / "d.pdf").write_bytes(b"\xff")
         (folder / "e.txt").write_text(" ")
         progress: list[str] = []
         report = library.add([folder], "notes", on_progress=lambda item: progress.append(item.path))
         assert statuses(report) == [
             ("a.md", "added"),
             ("b.txt", "added"),
-            ("c.pdf", "skipped"),
-            ("d.txt", "skipped"),
+            ("c.tiff", "skipped"),
+            ("d.pdf", "skipped"),
             ("e.txt", "skipped"),
         ]
         assert report.count(FileStatus.SKIPPED) == 3
@@ -129,6 +130,18 @@ class TestAdding:
             assert source in library.sources("notes")
             assert library.add([folder], "notes").count(FileStatus.UNCHANGED) == 2
 
+    def test_a_library_of_many_documents_is_opened_part_by_part(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        records = [Record(name=str(n), title="t", text=f"note {n}") for n in range(23)]
+        with open_library(home) as library:
+            library.add_records(records, "notes")
+        monkeypatch.setattr(contents, "LIBRARY_LOAD_DOCUMENTS", 5)
+        with open_library(home) as library:
+            assert library.stats().searchable == 23
+            for number in (0, 4, 5, 22):
+                assert texts(library, search(library, f"note {number}", 1)) == [f"note {number}"]
+
     def test_two_spellings_of_a_name_are_one_document(
         self, library: Library, tmp_path: Path
     ) -> None:
@@ -158,7 +171,13 @@ class TestAdding:
         documents.sort(key=lambda document: document.part)
         assert [document.part for document in documents] == list(range(report.documents))
         assert all(document.parts == report.documents for document in documents)
-        assert "".join(document.text for document in documents) == text
+        whole = documents[0].text
+        for document in documents[1:]:
+            # Each begins with the last words of the one before it.
+            overlap = next(n for n in range(100, 0, -1) if whole.endswith(document.text[:n]))
+            assert document.text[:overlap].startswith("Sentence")
+            whole += document.text[overlap:]
+        assert whole == text
 
     def test_records_of_a_file_come_and_go_with_its_lines(
         self, library: Library, tmp_path: Path
@@ -168,11 +187,13 @@ class TestAdding:
         def lines(*ids: str) -> str:
             return "".join(json.dumps({"id": i, "text": f"text {i}"}) + "\n" for i in ids)
 
-        path.write_text(lines("a", "b", "a") + "nonsense\n")
+        # What is repeated word for word is no document of its own.
+        other = json.dumps({"id": "a", "text": "another text"}) + "\n"
+        path.write_text(lines("a", "b", "a") + other + "nonsense\n")
         report = library.add([path], "notes")
         assert [(item.path, str(item.status), item.documents) for item in report.files] == [
             (f"{path}, a", "skipped", 0),
-            (f"{path}, line 4", "skipped", 0),
+            (f"{path}, line 5", "skipped", 0),
             (str(path), "added", 2),
         ]
         # A line that cannot be read may have been one of the others: nothing is removed.

@@ -10,7 +10,7 @@ import pytest
 
 from zerorag_p2p.embedding.hashing import HashingEmbedder
 from zerorag_p2p.library.library import Library
-from zerorag_p2p.library.loaders import Record
+from zerorag_p2p.library.records import Record
 from zerorag_p2p.model import Document, SharingTerms, Vector
 from zerorag_p2p.wire.embedding import transmitted
 

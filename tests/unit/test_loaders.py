@@ -5,15 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from zerorag_p2p.config import MAX_BAD_LINES, MAX_RECORD_BYTES
+from zerorag_p2p.config import MAX_BAD_RECORDS, MAX_RECORD_BYTES, MAX_SOURCE_FILE_BYTES
 from zerorag_p2p.errors import LibraryError
-from zerorag_p2p.library.loaders import (
-    BadRecord,
-    Record,
-    find_files,
-    load_file,
-    normalise_name,
-)
+from zerorag_p2p.library.loaders import find_files, load_file
+from zerorag_p2p.library.records import BadRecord, Record, normalise_name
 
 
 def load(path: Path, data: bytes | str) -> list[Record | BadRecord]:
@@ -41,14 +36,15 @@ def test_text_files_are_one_record_named_after_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_heading_is_the_title_of_markdown(tmp_path: Path, text: str, title: str) -> None:
-    assert load(tmp_path / "file.md", text) == [Record(name="", title=title, text=text)]
+    (found,) = load(tmp_path / "file.md", text)
+    assert isinstance(found, Record)
+    assert (found.name, found.title, found.text) == ("", title, text)
 
 
-def test_files_that_are_not_utf8_are_refused_whole(tmp_path: Path) -> None:
-    for name in ("a.txt", "a.md", "a.json"):
-        assert reasons(load(tmp_path / name, b"caf\xe9")) == [
-            ("", "it is not valid UTF-8 at byte 3; convert it first")
-        ]
+def test_json_is_in_utf8(tmp_path: Path) -> None:
+    (item,) = load(tmp_path / "a.json", b'{"caf\xe9": {"CONTEXTS": []}}')
+    assert isinstance(item, BadRecord)
+    assert item.reason.startswith("it is not valid")
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -86,11 +82,19 @@ def test_bad_lines_are_reported_by_number_and_the_others_read(tmp_path: Path) ->
 
 def test_a_file_of_bad_lines_is_given_up(tmp_path: Path) -> None:
     items = load(tmp_path / "notes.jsonl", "nonsense\n" * 10_000)
-    assert len(items) == MAX_BAD_LINES + 1
+    assert len(items) == MAX_BAD_RECORDS + 1
     assert reasons(items)[-1] == (
         "",
-        f"more than {MAX_BAD_LINES} of its lines are bad; the rest was not read",
+        f"{MAX_BAD_RECORDS + 1} of its first {MAX_BAD_RECORDS + 1} lines are bad; "
+        "the rest was not read",
     )
+
+
+def test_a_file_with_many_bad_lines_among_good_ones_is_read(tmp_path: Path) -> None:
+    good = json.dumps({"text": "good"})
+    items = load(tmp_path / "notes.jsonl", f"{good}\n{good}\nnonsense\n" * 500)
+    assert len(reasons(items)) == 500
+    assert len(items) == 1_500
 
 
 def test_pubmedqa(tmp_path: Path) -> None:
@@ -112,21 +116,25 @@ def test_pubmedqa(tmp_path: Path) -> None:
     )
     assert isinstance(bad, BadRecord)
     assert bad.where == "item '1'"
-    assert reasons(load(tmp_path / "list.json", "[]"))[0][1].startswith("it is not PubMedQA")
+    assert reasons(load(tmp_path / "list.json", "[]"))[0][1].startswith("it is neither FHIR")
 
 
 def test_what_cannot_be_read_is_a_bad_record(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "broken.txt").symlink_to(tmp_path / "nowhere")
     with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(MAX_SOURCE_FILE_BYTES + 1)
+    with (tmp_path / "large.md").open("wb") as file:
         file.truncate(MAX_RECORD_BYTES + 1)
-    (tmp_path / "scan.pdf").write_bytes(b"%PDF")
+    (tmp_path / "scan.tiff").write_bytes(b"II*")
     expected = {
         "pipe.txt": "it is not a regular file",
         "broken.txt": "it cannot be read: No such file or directory",
         "missing.txt": "it cannot be read: No such file or directory",
-        "large.txt": f"it is longer than {MAX_RECORD_BYTES} bytes; split it",
-        "scan.pdf": ".pdf files are not supported; supported are .txt, .md, .jsonl, .json",
+        "large.txt": f"it is longer than {MAX_SOURCE_FILE_BYTES} bytes; split it",
+        "large.md": f"it is longer than {MAX_RECORD_BYTES} bytes; split it",
+        "scan.tiff": ".tiff files are not supported; supported are .txt, .md, .html, .htm, "
+        ".xhtml, .pdf, .docx, .csv, .tsv, .jsonl, .ndjson, .json",
     }
     for name, reason in expected.items():
         assert reasons(list(load_file(tmp_path / name))) == [("", reason)]

@@ -17,6 +17,7 @@ from zerorag_p2p.model import (
     Purpose,
     RefusalCode,
     ScoredDocument,
+    SharingTerms,
     Vector,
     View,
     hash_prefix,
@@ -42,6 +43,7 @@ def unit(*components: float) -> Vector:
 class Facts:
     content_hash: ContentHash
     collection: str
+    terms: SharingTerms | None = None
 
 
 @dataclass
@@ -69,6 +71,18 @@ class ListCorpus:
             if admit_collection(collection) and admit(Facts(content_hash(number), collection))
         ]
         return sorted(found, key=lambda item: -item.score)[:k]
+
+    def count(
+        self,
+        embedding: Vector,
+        above: float,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[DocumentFacts], bool],
+    ) -> int:
+        everything = len(self.documents) or 1
+        found = self.search(embedding, everything, admit_collection=admit_collection, admit=admit)
+        return sum(item.score > above for item in found)
 
     def vectors_to_advertise(
         self, collections: Sequence[str]
@@ -318,7 +332,9 @@ def test_only_what_every_member_may_know_is_advertised() -> None:
         [(name, unit(1, 0, 0)) for name in ("all", "some", "hidden", "unshared")],
         {"all": Sharing(), "some": Sharing(members=(BOB,)), "hidden": Sharing(advertise=False)},
     )
-    own = make_peer(corpus).advertisement(np.random.default_rng(0))
+    peer = make_peer(corpus)
+    assert peer.advertised_collections(NOW) == ("all",)
+    own = peer.advertisement(["all"], np.random.default_rng(0))
     assert own.entries == (hash_prefix(content_hash(0)),)
 
 
@@ -326,8 +342,9 @@ def test_a_large_library_is_advertised_as_centroids() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     corpus = ListCorpus([("c", row) for row in rows], {"c": Sharing()})
-    own = make_peer(corpus, advertisement_limit=5).advertisement(np.random.default_rng(0))
+    generator = np.random.default_rng(0)
+    own = make_peer(corpus, advertisement_limit=5).advertisement(["c"], generator)
     assert own.entries == (0, 1, 2, 3, 4)
     assert own.vectors.shape == (5, 3)
-    nothing = make_peer(corpus, advertisement_limit=0).advertisement(np.random.default_rng(0))
+    nothing = make_peer(corpus, advertisement_limit=0).advertisement(["c"], generator)
     assert nothing.entries == ()

@@ -8,6 +8,7 @@ from zerorag_p2p.errors import ConnectionLost, RemoteError
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.network import Handler, ProtocolLimits
 from zerorag_p2p.node.request_streams import Answerer, Asker
+from zerorag_p2p.node.turns import Turn
 from zerorag_p2p.wire.framing import MAX_REQUEST_ID, FrameReader, encode_frame
 
 PEER = PeerId("peer")
@@ -157,7 +158,8 @@ async def test_retires_when_idle_but_never_while_in_use(autojump_clock: object) 
 
 async def answer(pipe: Pipe, handler: Handler, max_requests: int = 8) -> object:
     limits = ProtocolLimits(request_bytes=100, reply_bytes=100)
-    return await Answerer(pipe, PEER, handler, limits, max_requests=max_requests).run()
+    answerer = Answerer(pipe, PEER, handler, limits, max_requests=max_requests, turn=Turn())
+    return await answerer.run()
 
 
 async def echo(_: PeerId, payload: bytes) -> bytes:
@@ -194,3 +196,36 @@ async def test_log_of_a_failing_handler_quotes_nothing(caplog: pytest.LogCapture
     assert not pipe.sent
     assert "ValueError" in caplog.text
     assert "patient" not in caplog.text
+
+
+async def test_between_two_requests_of_one_peer_another_has_its_turn() -> None:
+    """However many requests a peer sent at once, on however many streams."""
+    began: list[str] = []
+    flooded = [Pipe() for _ in range(3)]
+    quiet = Pipe()
+    turn = Turn()  # the network has one for each peer
+    other_turn = Turn()
+
+    async def note(peer: PeerId, payload: bytes) -> bytes:
+        del payload
+        began.append(peer)
+        return b"reply"
+
+    async def serve(pipe: Pipe, peer: str, turn: Turn) -> None:
+        limits = ProtocolLimits(request_bytes=100, reply_bytes=100)
+        await Answerer(pipe, PeerId(peer), note, limits, max_requests=64, turn=turn).run()
+
+    async with trio.open_nursery() as nursery:
+        for pipe in flooded:
+            frames = b"".join(encode_frame(number, b"flood") for number in range(64))
+            await pipe.to_us.send(frames)
+            nursery.start_soon(serve, pipe, "flooding", turn)
+        nursery.start_soon(serve, quiet, "quiet", other_turn)
+        questions = b"".join(encode_frame(number, b"a question") for number in range(20))
+        await quiet.to_us.send(questions)
+        for pipe in (*flooded, quiet):
+            pipe.to_us.close()
+    assert began.count("flooding") == 3 * 64
+    assert began.count("quiet") == 20
+    last = len(began) - 1 - began[::-1].index("quiet")
+    assert began[: last + 1].count("flooding") <= 20 + 3

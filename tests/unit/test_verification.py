@@ -158,6 +158,8 @@ def test_the_first_fault_is_named() -> None:
     research_only = state(terms=SharingTerms(purposes=(Purpose.HRESCH,)))
     assert fault([research_only]) == Fault.PURPOSE_NOT_ALLOWED
     assert check([research_only], released(purpose=Purpose.HRESCH)).complete
+    to_owner = released(receiver=OWNER.peer_id)
+    assert check([research_only], to_owner, receiver=OWNER.peer_id).complete
 
 
 def test_a_statement_is_no_release_and_a_release_no_statement() -> None:

@@ -8,6 +8,7 @@ they are: a run that changes one shows a breaking change.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +27,11 @@ from tests.vectors.generate_wire import (
     without,
 )
 from zerorag_p2p import cbor
+from zerorag_p2p.audit.entries import Position
+from zerorag_p2p.audit.heads import decode_head, sign_head
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.records import sign_record
+from zerorag_p2p.identity.withdrawal import SUMMARY_BYTES, decode_withdrawal, withdrawal_digest
 from zerorag_p2p.wire.embedding import encode_embedding
 from zerorag_p2p.wire.gossip import (
     AdvertisementsRequest,
@@ -35,14 +39,18 @@ from zerorag_p2p.wire.gossip import (
     Ping,
     PingRequest,
     RosterRequest,
+    WithdrawalsRequest,
     advertisement_digest,
     decode_gossip,
     decode_gossip_reply,
     decode_revocation,
-    decode_withdrawal,
 )
 
 OWN_RECORD = sign_record(ALICE, ["/ip4/192.0.2.1/tcp/4001"], NOW)
+
+#: The head of Alice's audit log, and one that she signed a minute before.
+HEAD = sign_head(ALICE, Position(8_191, HASH), NOW)
+OLDER_HEAD = sign_head(ALICE, Position(8_000, OTHER_HASH), NOW - 60)
 
 #: What a reply answers, by the vector's `asked`.
 ASKED = {
@@ -51,6 +59,7 @@ ASKED = {
     "ping-request": PingRequest(BOB.peer_id, 6_000),
     "get-roster": RosterRequest(3),
     "get-advertisements": AdvertisementsRequest(()),
+    "get-withdrawals": WithdrawalsRequest(()),
 }
 
 DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Any]] = {
@@ -58,6 +67,7 @@ DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Any]] = {
     "gossip-reply": lambda data, vector: decode_gossip_reply(data, asked=ASKED[vector["asked"]]),
     "revocation": lambda data, _: decode_revocation(data),
     "withdrawal": lambda data, _: decode_withdrawal(data),
+    "audit-head": lambda data, _: decode_head(data, ALICE.peer_id),
 }
 
 
@@ -73,6 +83,17 @@ def build() -> dict[str, Any]:
             vector("revocation", "revocation", revocation()),
             vector("withdrawal", "withdrawal", withdrawal()),
             vector("withdrawal", "two documents", withdrawal(documents=[HASH, OTHER_HASH])),
+            vector("withdrawal", "document of a collection", withdrawal(collection="guidelines")),
+            vector(
+                "withdrawal",
+                "whole collection",
+                without(withdrawal(collection="guidelines"), "documents"),
+            ),
+            vector(
+                "withdrawal", "withdrawal with an extension", withdrawal(**{"x-note": "ignored"})
+            ),
+            vector("audit-head", "audit head", audit_head()),
+            vector("audit-head", "head of an empty log", audit_head(sequence=0, hash=bytes(32))),
         ],
         "gossip/vectors/invalid.json": [
             *broken("gossip", invalid_requests()),
@@ -80,8 +101,10 @@ def build() -> dict[str, Any]:
             *broken("gossip-reply", invalid_ping_replies(), asked="ping"),
             *broken("gossip-reply", invalid_rosters(), asked="get-roster"),
             *broken("gossip-reply", invalid_advertisements(), asked="get-advertisements"),
+            *broken("gossip-reply", invalid_pulled_withdrawals(), asked="get-withdrawals"),
             *broken("revocation", invalid_revocations()),
             *broken("withdrawal", invalid_withdrawals()),
+            *broken("audit-head", invalid_audit_heads()),
         ],
     }
 
@@ -137,6 +160,14 @@ def advertisements(*items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "advertisements", "advertisements": list(items)}
 
 
+def get_withdrawals(known: bytes) -> dict[str, Any]:
+    return {"type": "get-withdrawals", "known": known}
+
+
+def pulled_withdrawals(*sealed: bytes) -> dict[str, Any]:
+    return {"type": "withdrawals", "withdrawals": list(sealed)}
+
+
 def revocation(**fields: Any) -> dict[str, Any]:
     return {
         "consortium": "sample",
@@ -147,7 +178,13 @@ def revocation(**fields: Any) -> dict[str, Any]:
 
 
 def withdrawal(**fields: Any) -> dict[str, Any]:
-    return {"owner": BOB.peer_id, "documents": [HASH], "issued-at": NOW} | fields
+    return {
+        "owner": BOB.peer_id,
+        "consortium": "sample",
+        "documents": [HASH],
+        "issued-at": NOW,
+        "expires-at": NOW + 86_400,
+    } | fields
 
 
 OWN_ENTRY = entry(record=OWN_RECORD, age=0)
@@ -155,6 +192,8 @@ SEALED_ADVERTISEMENT = b"sealed advertisement"
 DIGESTS = sorted([advertisement_digest(SEALED_ADVERTISEMENT), advertisement_digest(b"another one")])
 SEALED_REVOCATION = seal(ALICE, Domain.REVOCATION, cbor.encode(revocation()))
 SEALED_WITHDRAWAL = seal(BOB, Domain.WITHDRAWAL, cbor.encode(withdrawal()))
+WITHDRAWAL_DIGESTS = sorted([withdrawal_digest(SEALED_WITHDRAWAL), withdrawal_digest(b"another")])
+WITHDRAWALS_HELD = hashlib.sha256(b"".join(WITHDRAWAL_DIGESTS)).digest()[:SUMMARY_BYTES]
 
 
 def requests() -> dict[str, dict[str, Any]]:
@@ -164,11 +203,13 @@ def requests() -> dict[str, dict[str, Any]]:
         "updates": [update(), update(peer=BOB.peer_id, state="dead", incarnation=7)],
         "revocations": [SEALED_REVOCATION],
         "withdrawals": [SEALED_WITHDRAWAL],
+        "withdrawals-held": WITHDRAWALS_HELD,
     }
     return {
         "exchange": exchange(OWN_ENTRY, entry(), news={"roster-version": 4}),
         "first exchange": exchange(OWN_ENTRY),
         "exchange without entries": exchange(),
+        "exchange with a head": exchange(OWN_ENTRY, head=HEAD),
         "oldest entry": exchange(entry(age=65_535)),
         "ping": {"type": "ping"},
         "ping of a suspect": ping(records=[RECORD], updates=[update(peer=BOB.peer_id)]),
@@ -180,6 +221,9 @@ def requests() -> dict[str, dict[str, Any]]:
         "get advertisements": get_advertisements(
             b"".join(DIGESTS), near=encode_embedding(QUESTION)
         ),
+        "get any withdrawals": get_withdrawals(b""),
+        "get withdrawals": get_withdrawals(b"".join(WITHDRAWAL_DIGESTS)),
+        "holder of withdrawals": ping(**{"withdrawals-held": WITHDRAWALS_HELD}),
         "extension": {"type": "ping", "x-note": "ignored", "news": {"x-note": "ignored"}},
     }
 
@@ -187,6 +231,10 @@ def requests() -> dict[str, dict[str, Any]]:
 def replies() -> dict[str, tuple[str, dict[str, Any]]]:
     return {
         "entries": ("exchange", {"type": "entries", "entries": [entry(age=0)]}),
+        "entries with a head returned": (
+            "exchange",
+            {"type": "entries", "entries": [entry(age=0)], "your-head": OLDER_HEAD},
+        ),
         "exchange too soon": (
             "exchange",
             {
@@ -209,6 +257,8 @@ def replies() -> dict[str, tuple[str, dict[str, Any]]]:
             ),
         ),
         "nothing new": ("get-advertisements", advertisements()),
+        "withdrawals": ("get-withdrawals", pulled_withdrawals(SEALED_WITHDRAWAL)),
+        "no withdrawals": ("get-withdrawals", pulled_withdrawals()),
     }
 
 
@@ -232,6 +282,11 @@ def invalid_requests() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
         "entry too old": (exchange(entry(age=65_536)), "between 0 and 65535"),
         "negative age": (exchange(entry(age=-1)), "between 0 and 65535"),
         "record too long": (exchange(entry(record=bytes(4_097))), "1 to 4096 bytes"),
+        "empty head": (exchange(OWN_ENTRY, head=b""), "1 to 512 bytes"),
+        "head too long": (exchange(OWN_ENTRY, head=bytes(513)), "1 to 512 bytes"),
+        "head as text": (exchange(OWN_ENTRY, head="head"), "not a byte string"),
+        "head returned in a request": (exchange(OWN_ENTRY, **{"your-head": HEAD}), "unknown keys"),
+        "head in a ping": ({"type": "ping", "head": HEAD}, "unknown keys"),
         "entry with more": (exchange(entry(address="/ip4/192.0.2.9")), "unknown keys"),
         "news that is no map": ({"type": "ping", "news": []}, "expected a map"),
         "unknown news": (ping(weather="fine"), "unknown keys"),
@@ -252,6 +307,17 @@ def invalid_requests() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
         "33 revocations": (ping(revocations=many), "has 33 items"),
         "revocation too long": (ping(revocations=[bytes(2_049)]), "1 to 2048 bytes"),
         "withdrawal too long": (ping(withdrawals=[bytes(2_049)]), "1 to 2048 bytes"),
+        "withdrawals held by half a digest": (
+            ping(**{"withdrawals-held": bytes(8)}),
+            "16 to 16 bytes",
+        ),
+        "get withdrawals without known ones": ({"type": "get-withdrawals"}, "'known' is missing"),
+        "half a digest of a withdrawal": (get_withdrawals(bytes(12)), "not digests of 8 bytes"),
+        "digest of a withdrawal twice": (
+            get_withdrawals(2 * WITHDRAWAL_DIGESTS[0]),
+            "not in ascending order",
+        ),
+        "16,385 digests of withdrawals": (get_withdrawals(bytes(8 * 16_385)), "131072 bytes"),
         "ping request without a target": (without(ping_request(), "target"), "'target' is missing"),
         "ping request without a deadline": (
             without(ping_request(), "deadline-ms"),
@@ -286,6 +352,11 @@ def invalid_exchange_replies() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
     return {
         "ack to an exchange": ({"type": "ack"}, "'type' is not"),
         "exchange as its own reply": (exchange(OWN_ENTRY), "'type' is not"),
+        "head in a reply": ({"type": "entries", "entries": [], "head": HEAD}, "unknown keys"),
+        "returned head too long": (
+            {"type": "entries", "entries": [], "your-head": bytes(513)},
+            "1 to 512 bytes",
+        ),
         "reply without entries": ({"type": "entries"}, "'entries' is missing"),
     }
 
@@ -338,6 +409,23 @@ def invalid_revocations() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
     }
 
 
+def invalid_pulled_withdrawals() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    many = [bytes([number, index]) for number in range(129) for index in range(2)]
+    return {
+        "withdrawals without a list": ({"type": "withdrawals"}, "'withdrawals' is missing"),
+        "258 withdrawals": (pulled_withdrawals(*many), "has 258 items"),
+        "pulled withdrawal twice": (
+            pulled_withdrawals(SEALED_WITHDRAWAL, SEALED_WITHDRAWAL),
+            "lists something twice",
+        ),
+        "pulled withdrawal too long": (pulled_withdrawals(bytes(2_049)), "1 to 2048 bytes"),
+        "advertisements for withdrawals": (
+            {"type": "advertisements", "advertisements": []},
+            "type",
+        ),
+    }
+
+
 def invalid_withdrawals() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
     return {
         "withdrawal of nothing": (withdrawal(documents=[]), "has 0 items"),
@@ -349,6 +437,38 @@ def invalid_withdrawals() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
         "hash prefix": (withdrawal(documents=[HASH[:8]]), "32 to 32 bytes"),
         "withdrawal by nobody": (without(withdrawal(), "owner"), "'owner' is missing"),
         "withdrawal without a time": (without(withdrawal(), "issued-at"), "'issued-at' is missing"),
+        "withdrawal without an end": (
+            without(withdrawal(), "expires-at"),
+            "'expires-at' is missing",
+        ),
+        "withdrawal that ends before it begins": (
+            withdrawal(**{"expires-at": NOW - 1}),
+            "'expires-at' is not between",
+        ),
+        "withdrawal in no consortium": (
+            without(withdrawal(), "consortium"),
+            "'consortium' is missing",
+        ),
+        "withdrawal of neither documents nor a collection": (
+            without(withdrawal(), "documents"),
+            "neither 'documents' nor a 'collection'",
+        ),
+        "collection without a name": (withdrawal(collection=""), "1 to 128 bytes"),
+    }
+
+
+def audit_head(**fields: Any) -> dict[str, Any]:
+    return {"sequence": 8_191, "hash": HASH, "at": NOW} | fields
+
+
+def invalid_audit_heads() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
+    return {
+        "head without a sequence": (without(audit_head(), "sequence"), "'sequence' is missing"),
+        "negative sequence": (audit_head(sequence=-1), "'sequence' is not between"),
+        "head without a hash": (without(audit_head(), "hash"), "'hash' is missing"),
+        "short hash": (audit_head(hash=HASH[:31]), "32 to 32 bytes"),
+        "head without a time": (without(audit_head(), "at"), "'at' is missing"),
+        "head with more": (audit_head(owner=ALICE.peer_id), "unknown keys"),
     }
 
 

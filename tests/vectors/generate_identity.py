@@ -29,6 +29,7 @@ from zerorag_p2p.identity.enrolment import (
     open_join_request,
     renew,
     revoke,
+    sign_hand_over,
     sign_join_request,
 )
 from zerorag_p2p.identity.envelope import Domain, seal, signing_input
@@ -194,6 +195,23 @@ def join_request(identity: Identity, organisation: str, host: str) -> bytes:
     )
 
 
+def taking_over() -> bytes:
+    """Dave asks to take the place of Bob, who agreed."""
+    return sign_join_request(
+        DAVE,
+        organisation="North Hospital",
+        addresses=[],
+        fingerprints=[MINILM],
+        now=NOW,
+        hand_over=hand_over(DAVE),
+    )
+
+
+def hand_over(new: Identity) -> bytes:
+    consortium = founded().consortium
+    return sign_hand_over(BOB, new.peer_id, consortium=consortium, now=NOW)
+
+
 def founded(threshold: int = 1, *authorities: Identity) -> Roster:
     peers = [identity.peer_id for identity in authorities or (ALICE,)]
     return create_roster("sample", peers, fingerprints=[MINILM], now=NOW, threshold=threshold)
@@ -234,6 +252,7 @@ def roster_valid() -> list[dict[str, Any]]:
         vector(
             "join request", join_request(BOB, "North Hospital", "north.example.org"), "join-request"
         ),
+        vector("join request in the place of another key", taking_over(), "join-request"),
     ]
 
 
@@ -336,6 +355,16 @@ def roster_invalid() -> list[dict[str, Any]]:
         ),
         "join request without an embedding": (asked(fingerprints=[]), "has 0 items"),
         "join request without an organisation": (asked(organisation=""), "not 1 to 128 bytes"),
+        "hand-over to another key": (asked(**{"hand-over": hand_over(DAVE)}), "is used by"),
+        "hand-over of a key to itself": (
+            asked(**{"hand-over": hand_over(BOB)}),
+            "hands over to itself",
+        ),
+        "altered hand-over": (asked(**{"hand-over": flip(hand_over(BOB))}), "signature is not"),
+        "join request as a hand-over": (
+            asked(**{"hand-over": seal(DAVE, Domain.JOIN_REQUEST, cbor.encode(request))}),
+            "signature is not",
+        ),
     }
     return [
         {"name": name, "message": message, "hex": data.hex(), "reason": reason}

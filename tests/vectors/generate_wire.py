@@ -383,12 +383,15 @@ def query_valid() -> list[dict[str, Any]]:
             have=[number.to_bytes(8, "big") for number in range(256)],
             **{"budget-left": 10_000, "deadline-ms": 3_600_000},
         ),
+        "emergency, with a reason": query(purpose="ETREAT", reason="unconscious, no kin"),
+        "how many, not which": query(view="count", above=0.5),
         "extension": query(**{"x-note": "ignored"}),
     }
     withheld = document(attribution=[b"statement", b"custody"])
     replies = {
         "result": result(),
         "nothing": result(documents=[], referrals=[]),
+        "a count": result(documents=[], count=17),
         "embedding withheld, a copy": result(documents=[without(withheld, "embedding")]),
         "float32 embedding": result(
             documents=[document(embedding=encode_embedding(ANSWER, Encoding.FLOAT32))]
@@ -461,6 +464,9 @@ def query_invalid() -> list[dict[str, Any]]:
         "empty have": (query(have=[]), "has 0 items"),
         "above 1": (query(above=1.5), "between -1.0 and 1.0"),
         "above an integer": (query(above=0), "not a float"),
+        "empty reason": (query(reason=""), "1 to 512 bytes"),
+        "reason too long": (query(reason="r" * 513), "1 to 512 bytes"),
+        "reason with a line break": (query(reason="a\nb"), "cannot be printed"),
         "short hash prefix": (query(have=[bytes(7)]), "8 to 8 bytes"),
         "hash prefix twice": (query(have=[bytes(8)] * 2), "lists something twice"),
         "257 hash prefixes": (
@@ -474,6 +480,8 @@ def query_invalid() -> list[dict[str, Any]]:
             "has 6 items, not 0 to 5",
         ),
         "document twice": (result(documents=[document()] * 2), "lists something twice"),
+        "a count with documents": (result(count=1), "'count' comes with documents"),
+        "a negative count": (result(documents=[], count=-1), "between 0 and"),
         "no attribution": (result(documents=[document(attribution=[])]), "has 0 items"),
         "statement too long": (
             result(documents=[document(attribution=[bytes(2049)])]),
@@ -791,11 +799,14 @@ def fetch_valid() -> list[dict[str, Any]]:
         "one title": fetch(documents=[HASH], view="title"),
         "as many as allowed": fetch(documents=[bytes([number]) * 32 for number in range(32)]),
         "research": fetch(purpose="HRESCH", view="count", **{"deadline-ms": 3_600_000}),
+        "emergency, with a reason": fetch(purpose="ETREAT", reason="unconscious, no kin"),
         "extension": fetch(**{"x-note": "ignored"}),
     }
     copy = sent(attribution=[b"statement", b"custody"])
+    salted = cbor.decode(CONTENT, limit=1024) | {"salt": bytes(range(16))}
     replies = {
         "one sent, one refused": (documents(sent(), refused()), both),
+        "salted content": (documents(sent(content=cbor.encode(salted))), both[:1]),
         "a copy": (documents(copy), both[:1]),
         "no reason given": (documents(refused(reason="")), both[1:]),
         "refused as a whole": (refusal(code="hello-required", reason="say hello first"), both),
@@ -819,6 +830,8 @@ def fetch_invalid() -> list[dict[str, Any]]:
         "document twice": (fetch(documents=[HASH, HASH]), "lists something twice"),
         "hash prefix": (fetch(documents=[HASH[:8]]), "32 to 32 bytes"),
         "hash as text": (fetch(documents=[HASH.hex()]), "not a byte string"),
+        "empty reason": (fetch(reason=""), "1 to 512 bytes"),
+        "reason with an escape sequence": (fetch(reason="\x1b[2J"), "cannot be printed"),
         "unknown purpose": (fetch(purpose="treat"), "'purpose' is not one of"),
         "no purpose": (without(fetch(), "purpose"), "'purpose' is missing"),
         "no audit reference": (without(fetch(), "audit"), "'audit' is missing"),

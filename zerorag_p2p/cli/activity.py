@@ -154,6 +154,17 @@ def _sentence(event: Json) -> str:
         case "refused":
             who = "refused to" if event["by"] == "us" else "was refused by"
             return f"{who} {_name(event)} ({event['request']}, {event['code']}): {event['reason']}"
+        case "emergency-access":
+            return (
+                f"EMERGENCY ACCESS: {_name(event)} is given "
+                f"{output.counted(len(event['documents']), 'document')} by "
+                f"{', '.join(event['rules'])}: {event['reason']}"
+            )
+        case "policy-changed":
+            return (
+                f"other rules are in force: {event['rules']} on documents, "
+                f"{event['outbound']} on questions"
+            )
         case "neighbor-added":
             evicted = event["evicted"]
             instead = f" instead of {_name(evicted)}" if evicted else ""

@@ -11,6 +11,7 @@ import click
 from zerorag_p2p import __version__
 from zerorag_p2p.cli import output
 from zerorag_p2p.cli.command import connect, example, home_option, json_option
+from zerorag_p2p.errors import NodeNotRunningError
 from zerorag_p2p.home import Home
 
 Json = dict[str, Any]
@@ -113,6 +114,47 @@ def stop(home: Home, as_json: bool) -> None:
         click.echo("the node ends")
 
 
+@click.command(epilog=example("zerorag pause", 'zerorag pause --reason "back at 14:00"'))
+@click.option("--reason", default="", help="A sentence that every peer that asks will see.")
+@home_option
+@json_option
+def pause(reason: str, home: Home, as_json: bool) -> None:
+    """Answer nobody from now on, until `zerorag resume`, also after a restart.
+
+    Queries, fetches and requests for the node's advertisement are refused with the reason. The node
+    still asks, and takes part in gossip.
+    """
+    from zerorag_p2p.control import pausing
+
+    with connect(home) as client:
+        try:
+            paused = client.pause(reason)
+        except NodeNotRunningError:
+            paused = pausing.pause(home, reason)
+    if as_json:
+        output.print_json(paused)
+    else:
+        click.echo("the node answers nobody; `zerorag resume` ends that")
+
+
+@click.command(epilog=example("zerorag resume"))
+@home_option
+@json_option
+def resume(home: Home, as_json: bool) -> None:
+    """Answer again after `zerorag pause`."""
+    from zerorag_p2p.control import pausing
+
+    with connect(home) as client:
+        try:
+            resumed = client.resume()
+        except NodeNotRunningError:
+            resumed = pausing.resume(home)
+    if as_json:
+        output.print_json(resumed)
+    else:
+        click.echo("the node answers")
+
+
 @click.command(epilog=example("zerorag status", "zerorag status --json"))
 @home_option
 @json_option
@@ -126,6 +168,7 @@ def status(home: Home, as_json: bool) -> None:
     roster, library, process = value["roster"], value["library"], value["process"]
     output.print_fields(
         [
+            *_notices(value),
             ("organisation", value["organisation"]),
             ("peer id", value["peer_id"]),
             ("addresses", ", ".join(value["addresses"])),
@@ -148,6 +191,8 @@ def status(home: Home, as_json: bool) -> None:
                 f"({output.size(value['sketches']['bytes'])}), "
                 f"{value['remembered_queries']} queries remembered",
             ),
+            *([("policy", _policy_line(value))] if "policy" in value else []),
+            *([("audit", _audit_line(value["audit"]))] if value.get("audit") else []),
             ("embedding", value["fingerprint"]["model"]),
             (
                 "process",
@@ -221,6 +266,61 @@ def version(as_json: bool) -> None:
         output.print_json({"version": __version__})
     else:
         click.echo(f"zerorag {__version__}")
+
+
+def _policy_line(value: Json) -> str:
+    policy, emergencies = value["policy"], value["emergencies"]
+    line = (
+        f"{output.counted(policy['rules'], 'rule')} on documents, {policy['outbound']} on questions"
+    )
+    if policy["fault"]:
+        line += f"; the file is not in force: {policy['fault']}"
+    if emergencies["accesses"] or emergencies["grants"]:
+        line += (
+            f"; EMERGENCY ACCESS {output.counted(emergencies['accesses'], 'time')} since the start"
+            f", {output.counted(emergencies['grants'], 'grant')}: `zerorag policy emergencies`"
+        )
+    return line
+
+
+def _notices(value: Json) -> list[tuple[str, str]]:
+    """What the operator should know before all else."""
+    notices = []
+    if value["pause"] is not None:
+        pause = value["pause"]
+        since = f"since {output.moment(pause['since'])}"
+        notices.append(("PAUSED", f"{since}: {pause['reason']}" if pause["reason"] else since))
+    notices += [("warning", expiry["sentence"]) for expiry in value["expiring"]]
+    if value["next_key"] is not None:
+        key = value["next_key"]
+        state = (
+            "the node goes over to it soon"
+            if key["standing"] == "member"
+            else "the authority has to approve it (zerorag consortium request)"
+        )
+        notices.append(("next key", f"{key['peer_id']}: {state}"))
+    notices += [
+        (
+            "locked out",
+            f"{row['organisation']}, {row['request']}, until {output.moment(row['until'])}: "
+            f"{row['reason']}",
+        )
+        for row in value["locked_out"]
+    ]
+    return notices
+
+
+def _audit_line(audit: Json) -> str:
+    if audit["failure"]:
+        return f"STOPPED: {audit['failure']}"
+    if audit["faults"]:
+        return f"NOT WHOLE, see `zerorag audit verify`: {audit['faults'][0]}"
+    head = audit["head"]
+    signed = "no head yet" if head is None else f"head signed {output.moment(head['at'])}"
+    return (
+        f"{audit['entries']} entries, {signed}, "
+        f"heads of {output.counted(audit['heads_held'], 'other')} held"
+    )
 
 
 def _roster_line(roster: Json) -> str:

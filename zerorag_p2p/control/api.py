@@ -8,10 +8,9 @@ takes long answers with an event stream (`control.events`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
 
 import trio
@@ -19,19 +18,38 @@ from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
 
 from zerorag_p2p import __version__
-from zerorag_p2p.config import MAX_BUDGET, MAX_K, MAX_NAME_BYTES
-from zerorag_p2p.control import documents, faults
+from zerorag_p2p.config import (
+    MAX_BUDGET,
+    MAX_INTEGER,
+    MAX_K,
+    MAX_NAME_BYTES,
+    MAX_POLICY_ITEMS,
+    MAX_REASON_BYTES,
+    MAX_TOKEN_LIFETIME_S,
+)
+from zerorag_p2p.control import audit, documents, faults
+from zerorag_p2p.control.asking import serve_asking
+from zerorag_p2p.control.audit_routes import serve_audit
+from zerorag_p2p.control.custody_routes import serve_custody
 from zerorag_p2p.control.events import Emit, Event, EventStream
-from zerorag_p2p.control.purposes import parse_purpose
+from zerorag_p2p.control.policy_routes import serve_policy
+from zerorag_p2p.control.scopes import Scope
+from zerorag_p2p.control.tokens import Label, TokenBook
+from zerorag_p2p.control.users import pseudonym, pseudonym_of, random_user_key
+from zerorag_p2p.control.watch_routes import ReadingBody, absolute, serve_watches
 from zerorag_p2p.errors import UsageError, ZeroRagError
 from zerorag_p2p.identity.keys import parse_peer_id
 from zerorag_p2p.model import PeerId, Purpose, View
+from zerorag_p2p.node.files import local_secret
 from zerorag_p2p.node.happenings import Observer
 from zerorag_p2p.node.reports import ProgressCallback, QueryProgress, QueryReport, to_json
 from zerorag_p2p.node.runtime import Node
+from zerorag_p2p.policy.purposes import parse_purpose
+from zerorag_p2p.rag.asking import Asker
 
 logger = logging.getLogger("zerorag.control")
 
@@ -54,15 +72,55 @@ class QueryBody(BaseModel):
     routing: str | None = None
     stopping: str | None = None
     remember: bool = True
+    reason: str = Field(default="", max_length=MAX_REASON_BYTES)
+    marks: list[str] = Field(default=[], max_length=MAX_POLICY_ITEMS)
+    at_least: float | None = Field(default=None, ge=-1, le=1)
+    first: float | None = Field(default=None, ge=-1, le=1)
 
 
-class AddBody(BaseModel):
+class AddBody(ReadingBody):
     """Files and folders of this machine, by absolute path, and the collection they go to."""
-
-    model_config = ConfigDict(extra="forbid")
 
     paths: list[str] = Field(min_length=1, max_length=10_000)
     collection: str = Field(min_length=1, max_length=MAX_NAME_BYTES)
+
+
+class TokenBody(BaseModel):
+    """A token for an application."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: Label
+    scope: Scope
+    lifetime_s: int | None = Field(default=None, ge=1, le=MAX_TOKEN_LIFETIME_S)
+
+
+class RotateBody(BaseModel):
+    """How long the present token counts beside the new one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    overlap_s: int = Field(default=0, ge=0, le=MAX_TOKEN_LIFETIME_S)
+
+
+class UserBody(BaseModel):
+    """A user as an application names it, or the application itself.
+
+    Without an application, a user of the Unix socket.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: str = Field(default="", max_length=MAX_NAME_BYTES)
+    application: str = Field(default="", max_length=MAX_NAME_BYTES)
+
+
+class PauseBody(BaseModel):
+    """Why the node is paused; every peer that asks sees it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=MAX_REASON_BYTES)
 
 
 class ShareBody(BaseModel):
@@ -76,6 +134,7 @@ class ShareBody(BaseModel):
     advertise: bool = True
     copy_allowed: bool = Field(default=False, alias="copy")
     reshare: bool = False
+    expires_at: int | None = Field(default=None, ge=0, le=MAX_INTEGER)
 
 
 class Observed(Protocol):
@@ -117,16 +176,27 @@ class Observed(Protocol):
         routing: str | None,
         stopping: str | None,
         remember: bool,
+        reason: str,
+        marks: Sequence[str],
+        at_least: float | None,
+        first: float | None,
         on_progress: ProgressCallback | None,
     ) -> QueryReport:
         """Ask the consortium."""
 
 
-def build_app(node: Node, shutdown: trio.Event) -> FastAPI:
+def build_app(node: Node, shutdown: trio.Event, tokens: TokenBook) -> FastAPI:
     """The application that serves `node`; it sets `shutdown` when asked to end the node."""
     app = make_app("ZeroRAG P2P node")
+    app.state.user_key = local_secret(node.home.user_key)
     serve_observed(app, node, shutdown)
+    serve_asking(app, Asker(node))
     _serve_library(app, node)
+    serve_policy(app, node)
+    serve_audit(app, node)
+    serve_watches(app, node)
+    serve_custody(app, node)
+    _serve_tokens(app, tokens)
     return app
 
 
@@ -140,6 +210,7 @@ def make_app(title: str) -> FastAPI:
         redoc_url=None,
         telemetry={"auto_configure": False},
     )
+    app.state.user_key = random_user_key()  # of a home, where there is one
     app.add_middleware(DefectBoundary)
     app.add_exception_handler(ZeroRagError, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
@@ -190,9 +261,10 @@ def serve_observed(app: FastAPI, node: Observed, shutdown: trio.Event) -> None:
         return EventStream(work)
 
     @app.post("/v1/query", status_code=200, response_class=EventStream)
-    async def query(body: QueryBody) -> EventStream:
+    async def query(body: QueryBody, request: Request) -> EventStream:
         """Ask the consortium: progress events, then an "answer" or an "error" event."""
         purpose = parse_purpose(body.purpose)
+        user = pseudonym_of(request, body.user)
 
         async def work(emit: Emit) -> Event:
             def on_progress(progress: QueryProgress) -> None:
@@ -206,10 +278,14 @@ def serve_observed(app: FastAPI, node: Observed, shutdown: trio.Event) -> None:
                 timeout_s=body.timeout_s,
                 purpose=purpose,
                 view=body.view,
-                user=body.user,
+                user=user,
                 routing=body.routing,
                 stopping=body.stopping,
                 remember=body.remember,
+                reason=body.reason,
+                marks=body.marks,
+                at_least=body.at_least,
+                first=body.first,
                 on_progress=on_progress,
             )
             return {"event": "answer", "answer": to_json(report)}
@@ -229,13 +305,14 @@ def _serve_library(app: FastAPI, node: Node) -> None:
 
     @app.get("/v1/documents/{content_hash}")
     async def get_document(
-        content_hash: str, peer: str | None = None, purpose: str = "TREAT"
+        content_hash: str, peer: str | None = None, purpose: str = "TREAT", reason: str = ""
     ) -> Any:
         """A document by content hash or prefix: our own, else fetched from `peer`."""
         document = await node.get(
             content_hash,
             peer=None if peer is None else parse_peer_id(peer),
             purpose=parse_purpose(purpose),
+            reason=reason,
         )
         return to_json(document)
 
@@ -251,17 +328,22 @@ def _serve_library(app: FastAPI, node: Node) -> None:
 
     @app.post("/v1/documents", status_code=200, response_class=EventStream)
     async def add_documents(body: AddBody) -> EventStream:
-        """Add files: an event a file, then a "report" or an "error" event."""
-        paths = [_absolute(path) for path in body.paths]
+        """Add files: events "progress" and "file", then a "report" or an "error" event."""
+        paths = [absolute(path) for path in body.paths]
 
         async def work(emit: Emit) -> Event:
             def on_progress(event: dict[str, Any]) -> None:
                 # Raises in the library's thread when the client has gone, which ends the work
-                # between two files.
+                # between two batches.
                 trio.from_thread.run_sync(emit, event)
 
             report = await _in_thread(
-                documents.add, node.library, paths, body.collection, on_progress
+                documents.add,
+                node.library,
+                paths,
+                body.collection,
+                on_progress,
+                body.options(),
             )
             return {"event": "report", "report": report}
 
@@ -282,13 +364,25 @@ def _serve_library(app: FastAPI, node: Node) -> None:
             advertise=body.advertise,
             copy=body.copy_allowed,
             reshare=body.reshare,
+            expires_at=body.expires_at,
         )
-        return await _in_thread(documents.share, node.library, collection, sharing)
+        return await _change_sharing(node, documents.share, collection, sharing)
 
     @app.post("/v1/collections/{collection:path}/unshare")
     async def unshare(collection: str) -> dict[str, Any]:
         """Stop sharing a collection."""
-        return await _in_thread(documents.unshare, node.library, collection)
+        return await _change_sharing(node, documents.unshare, collection)
+
+    @app.post("/v1/pause")
+    async def pause(body: PauseBody) -> dict[str, Any]:
+        """Answer nobody from now on, across restarts."""
+        return {"pause": node.pause(body.reason).to_json()}
+
+    @app.post("/v1/resume")
+    async def resume() -> dict[str, Any]:
+        """Answer again."""
+        node.resume()
+        return {"pause": None}
 
     @app.post("/v1/roster")
     async def import_roster(request: Request) -> dict[str, Any]:
@@ -297,13 +391,53 @@ def _serve_library(app: FastAPI, node: Node) -> None:
         return roster.to_json()
 
 
+async def _change_sharing(
+    node: Node, change: Callable[..., dict[str, Any]], collection: str, *arguments: object
+) -> dict[str, Any]:
+    """Change how a collection is shared, on record."""
+    await node.audit.commit()  # not while nothing can be recorded
+    value = await _in_thread(change, node.library, collection, *arguments)
+    node.audit.record(audit.sharing_changed(value))
+    await node.audit.commit()
+    return value
+
+
+def _serve_tokens(app: FastAPI, tokens: TokenBook) -> None:
+    """Add the routes for tokens of applications."""
+
+    @app.get("/v1/tokens")
+    async def list_tokens() -> dict[str, Any]:
+        """The tokens that are valid, without what would let somebody use them."""
+        return {"tokens": tokens.shown()}
+
+    @app.post("/v1/tokens", status_code=201)
+    async def create_token(body: TokenBody) -> dict[str, Any]:
+        """Make a token; the only time that it is shown."""
+        return tokens.create(body.label, body.scope, lifetime_s=body.lifetime_s)
+
+    @app.post("/v1/tokens/{label}/rotate")
+    async def rotate_token(label: str, body: RotateBody) -> dict[str, Any]:
+        """Make a new token in the place of the present one."""
+        return tokens.rotate(label, overlap_s=body.overlap_s)
+
+    @app.delete("/v1/tokens/{label}")
+    async def revoke_token(label: str) -> dict[str, Any]:
+        """End a token, and what is under way with it."""
+        return tokens.revoke(label)
+
+    @app.post("/v1/pseudonym")
+    async def show_pseudonym(body: UserBody) -> dict[str, Any]:
+        """Under which name an application's user is known to others."""
+        return {"pseudonym": pseudonym(app.state.user_key, body.application, body.user)}
+
+
 class DefectBoundary:
     """Keeps unforeseen errors of handlers from the server, whose log would show their texts."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -340,10 +474,3 @@ async def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
 async def _in_thread(function: Callable[..., _Result], *arguments: object) -> _Result:
     """Run library code, which blocks, beside the event loop."""
     return await trio.to_thread.run_sync(partial(function, *arguments))
-
-
-def _absolute(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute():
-        raise UsageError(f"{text!r} is not an absolute path: the node runs in another folder")
-    return path

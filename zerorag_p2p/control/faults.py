@@ -18,6 +18,9 @@ from zerorag_p2p.errors import (
     RemoteError,
     RemoteRefusal,
     RequestTimeout,
+    ScopeDenied,
+    TokenRejected,
+    TooManyRequests,
     UsageError,
     ZeroRagError,
 )
@@ -29,6 +32,9 @@ _STATUS: Final[tuple[tuple[type[ZeroRagError], int], ...]] = (
     (UsageError, 400),
     (ConfigError, 400),
     (DecodeError, 400),
+    (TokenRejected, 401),
+    (ScopeDenied, 403),
+    (TooManyRequests, 429),
     (PolicyDenied, 403),
     (RemoteRefusal, 403),
     (NoResultError, 404),
@@ -58,6 +64,8 @@ def to_json(error: ZeroRagError) -> dict[str, Any]:
         case RemoteRefusal():
             described["code"] = error.code
             described["reason"] = error.reason
+            described["retry_after_s"] = error.retry_after_s
+        case TooManyRequests():
             described["retry_after_s"] = error.retry_after_s
     return described
 

@@ -44,18 +44,39 @@ def _log_to_standard_error(*, verbose: bool) -> None:
 
 
 async def _run(home: Home, socket: str, on_ready: Callable[[dict[str, object]], None]) -> None:
-    shutdown = trio.Event()
     # Before all else, so that a signal during the start ends the node in good order, too.
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        # The node outside of the nursery: why it cannot start is one error, not a group.
-        async with Node(home) as node, serving(node, shutdown), trio.open_nursery() as nursery:
-            nursery.start_soon(_await_signal, signals, shutdown)
-            status = node.status()
-            ready = {name: status[name] for name in ("peer_id", "organisation", "addresses")}
-            on_ready({**ready, "socket": socket})
-            await shutdown.wait()
-            nursery.cancel_scope.cancel()
+        while await _run_once(home, socket, on_ready, signals):
+            logger.info("the node starts anew, with its new key")
     logger.info("the node has ended")
+
+
+async def _run_once(
+    home: Home,
+    socket: str,
+    on_ready: Callable[[dict[str, object]], None],
+    signals: AsyncIterator[int],
+) -> bool:
+    """Run the node to its end; whether it ended for its new key alone."""
+    shutdown = trio.Event()
+    renewed = False
+
+    async def await_new_key(node: Node) -> None:
+        nonlocal renewed
+        await node.superseded.wait()
+        renewed = not shutdown.is_set()
+        shutdown.set()
+
+    # The node outside of the nursery: why it cannot start is one error, not a group.
+    async with Node(home) as node, serving(node, shutdown), trio.open_nursery() as nursery:
+        nursery.start_soon(_await_signal, signals, shutdown)
+        nursery.start_soon(await_new_key, node)
+        status = node.status()
+        ready = {name: status[name] for name in ("peer_id", "organisation", "addresses")}
+        on_ready({**ready, "socket": socket})
+        await shutdown.wait()
+        nursery.cancel_scope.cancel()
+    return renewed
 
 
 async def _await_signal(signals: AsyncIterator[int], shutdown: trio.Event) -> None:

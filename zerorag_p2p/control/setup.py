@@ -12,7 +12,7 @@ from zerorag_p2p.errors import LocalError
 from zerorag_p2p.files import write_atomic
 from zerorag_p2p.home import Home
 from zerorag_p2p.model import PeerId
-from zerorag_p2p.node.files import create_identity, load_identity
+from zerorag_p2p.node.files import create_identity, load_peer_id
 
 _PRIVATE_FOLDER: Final = 0o700
 
@@ -61,7 +61,7 @@ def init_home(
 def own_peer_id(home: Home) -> PeerId:
     """The peer id of the key in `home`."""
     home.require()
-    return load_identity(home.key).peer_id
+    return load_peer_id(home.key)
 
 
 def config_text(chosen: dict[str, object]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from zerorag_p2p.config import EmbeddingConfig
+from zerorag_p2p.embedding.chunking import Span
 from zerorag_p2p.embedding.hashing import HashingEmbedder
 from zerorag_p2p.embedding.precomputed import PrecomputedEmbedder
 from zerorag_p2p.embedding.sentence_transformers import open_model
@@ -21,14 +22,18 @@ class Embedder(Protocol):
     def fingerprint(self) -> Fingerprint:
         """What must agree for vectors to be comparable; known before the model is loaded."""
 
-    def split(self, text: str) -> list[str]:
-        """Cut `text` into parts that can each be embedded whole; joined, they are `text`."""
+    def cut(self, text: str, sections: Sequence[int] = ()) -> list[Span]:
+        """Cut `text` into passages that can each be embedded whole.
+
+        They cover the text in order, and may overlap. Sections, given by rising offsets, are kept
+        together where they fit.
+        """
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Embed n texts into a matrix [n, d].
 
         Raises:
-            EmbeddingError: A text has no vector, or is longer than the model reads (`split` it).
+            EmbeddingError: A text has no vector, or is longer than the model reads (`cut` it).
             EmbedderUnavailable: The model cannot be loaded.
         """
 

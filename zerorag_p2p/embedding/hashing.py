@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from zerorag_p2p.embedding.chunking import split_text
+from zerorag_p2p.embedding.chunking import Span, cut_passages
 from zerorag_p2p.errors import EmbeddingError
 from zerorag_p2p.model import Fingerprint, Vector
 from zerorag_p2p.wire.embedding import normalised_rows
@@ -40,9 +40,9 @@ class HashingEmbedder:
         """Names the model "hashing-test-only"."""
         return self._fingerprint
 
-    def split(self, text: str) -> list[str]:
-        """Cut `text` into parts of at most `max_words` words."""
-        return split_text(text, self._max_words, _count_words)
+    def cut(self, text: str, sections: Sequence[int] = ()) -> list[Span]:
+        """Cut `text` into passages of at most `max_words` words."""
+        return cut_passages(text, self._max_words, _count_words, sections)
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Embed n texts into a matrix [n, d].

@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from zerorag_p2p.embedding.chunking import Span
 from zerorag_p2p.errors import DecodeError, EmbedderUnavailable, EmbeddingError
 from zerorag_p2p.files import write_atomic
 from zerorag_p2p.model import Fingerprint, Vector
@@ -33,7 +34,7 @@ _UNREADABLE: Final = (
 
 
 class PrecomputedEmbedder:
-    """Finds the vector of exactly the texts that a file knows; never splits a text.
+    """Finds the vector of exactly the texts that a file knows; never cuts a text.
 
     Args:
         path: A file that `write_precomputed` wrote.
@@ -67,9 +68,10 @@ class PrecomputedEmbedder:
         """The fingerprint of the model that computed the vectors."""
         return self._fingerprint
 
-    def split(self, text: str) -> list[str]:
-        """The text in one part: whoever computed the vectors decided what is embedded whole."""
-        return [text]
+    def cut(self, text: str, sections: Sequence[int] = ()) -> list[Span]:
+        """The text in one passage: whoever computed the vectors decided what is embedded whole."""
+        del sections
+        return [(0, len(text))]
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Look up n texts, giving a matrix [n, d].

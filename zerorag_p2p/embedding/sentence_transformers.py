@@ -23,7 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from zerorag_p2p.embedding.chunking import split_text
+from zerorag_p2p.config import PASSAGE_TOKENS
+from zerorag_p2p.embedding.chunking import Span, cut_passages, split_text
 from zerorag_p2p.errors import EmbedderUnavailable, EmbeddingError
 from zerorag_p2p.files import read_bounded
 from zerorag_p2p.model import Fingerprint, Vector
@@ -78,10 +79,15 @@ class SentenceTransformerEmbedder:
         """Known without the model being loaded."""
         return self._fingerprint
 
-    def split(self, text: str) -> list[str]:
-        """Cut `text` into parts that fit the model, counted by the model's own tokenizer."""
+    def cut(self, text: str, sections: Sequence[int] = ()) -> list[Span]:
+        """Cut `text` into passages that fit the model, counted by the model's own tokenizer.
+
+        Where the model reads more than `PASSAGE_TOKENS` they are no longer than these: one vector
+        says little of a single sentence among many.
+        """
         with self._lock:
-            return self._split(text)
+            limit = min(self._token_limit(), PASSAGE_TOKENS)
+            return cut_passages(text, limit, self._count_tokens, sections)
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Embed n texts into a matrix [n, d].
@@ -96,7 +102,7 @@ class SentenceTransformerEmbedder:
                 if (count := self._count_tokens(text)) > limit:
                     raise EmbeddingError(
                         f"a text of {count} tokens is longer than the {limit} that "
-                        f"{self._fingerprint.model} reads; split it first"
+                        f"{self._fingerprint.model} reads; cut it first"
                     )
             return self._embed(texts)
 
@@ -107,12 +113,9 @@ class SentenceTransformerEmbedder:
             EmbedderUnavailable: The model cannot be loaded.
         """
         with self._lock:
-            parts = self._embed(self._split(text))
+            parts = self._embed(split_text(text, self._token_limit(), self._count_tokens))
         vector: Vector = normalised_rows(parts.mean(axis=0, keepdims=True))[0]
         return vector
-
-    def _split(self, text: str) -> list[str]:
-        return split_text(text, self._token_limit(), self._count_tokens)
 
     def _embed(self, texts: Sequence[str]) -> Vector:
         if not texts:

@@ -31,6 +31,7 @@ class Fault(enum.StrEnum):
     SIGNATURE_INVALID = "signature-invalid"
     OWNER_MISMATCH = "owner-mismatch"
     CHAIN_BROKEN = "chain-broken"
+    CHAIN_FULL = "chain-full"
     COPY_NOT_ALLOWED = "copy-not-allowed"
     RESHARING_NOT_ALLOWED = "resharing-not-allowed"
     OTHER_DOCUMENT = "other-document"
@@ -40,6 +41,7 @@ class Fault(enum.StrEnum):
     OWNER_NOT_MEMBER = "owner-not-member"
     CUSTODIAN_NOT_MEMBER = "custodian-not-member"
     TERMS_EXPIRED = "terms-expired"
+    WITHDRAWN = "withdrawn"
     RELEASE_MISSING = "release-missing"
     RELEASE_BY_OTHER_SENDER = "release-by-other-sender"
     SENDER_NOT_HOLDER = "sender-not-holder"
@@ -190,6 +192,15 @@ def open_statement(data: bytes) -> Statement:
             Fault.OWNER_MISMATCH, f"the statement names {statement.owner}, but {signer} signed it"
         )
     return statement
+
+
+def read_statement(data: bytes) -> Statement:
+    """Read a statement that is not in doubt, one of our own for instance, without verifying it.
+
+    Raises:
+        DecodeError: It is malformed.
+    """
+    return _decode_statement(cose.payload(data, limit=MAX_STATEMENT_BYTES))
 
 
 def sign_custody(identity: Identity, previous_link: bytes, now: float) -> bytes:

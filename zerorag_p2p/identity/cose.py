@@ -43,6 +43,26 @@ def verify1(data: bytes, *, aad: bytes, limit: int) -> tuple[PeerId, bytes]:
         DecodeError: It is too long or not in the one form above.
         IntegrityError: The signature is not the signer's for this payload and `aad`.
     """
+    public_key, content = _parse(data, limit)
+    signer = keys.peer_id_from_public_key(public_key)
+    message = _to_be_signed(_PROTECTED_HEAD + public_key, aad, content)
+    if not keys.verify(signer, data[-SIGNATURE_BYTES:], message):
+        raise IntegrityError(f"the signature is not {signer}'s for this kind of message")
+    return signer, content
+
+
+def payload(data: bytes, *, limit: int) -> bytes:
+    """The payload of a message of at most `limit` bytes, whose signature is not verified.
+
+    Raises:
+        DecodeError: It is too long or not in the one form above.
+    """
+    _, content = _parse(data, limit)
+    return content
+
+
+def _parse(data: bytes, limit: int) -> tuple[bytes, bytes]:
+    """The public key and the payload of a message."""
     if len(data) > limit:
         raise DecodeError(f"{len(data)} bytes exceed the limit of {limit}")
     public_key = data[len(_HEAD) : len(_HEAD) + PUBLIC_KEY_BYTES]
@@ -52,14 +72,10 @@ def verify1(data: bytes, *, aad: bytes, limit: int) -> tuple[PeerId, bytes]:
         or data[-_TAIL_BYTES:-SIGNATURE_BYTES] != _SIGNATURE_HEAD
     ):
         raise DecodeError("not a COSE_Sign1 message with EdDSA, a peer id as key id, and no more")
-    payload = cbor.decode(data[_PAYLOAD_AT:-_TAIL_BYTES], limit=limit)
-    if not isinstance(payload, bytes):
+    content = cbor.decode(data[_PAYLOAD_AT:-_TAIL_BYTES], limit=limit)
+    if not isinstance(content, bytes):
         raise DecodeError("the payload of a COSE_Sign1 message is not a byte string")
-    signer = keys.peer_id_from_public_key(public_key)
-    message = _to_be_signed(_PROTECTED_HEAD + public_key, aad, payload)
-    if not keys.verify(signer, data[-SIGNATURE_BYTES:], message):
-        raise IntegrityError(f"the signature is not {signer}'s for this kind of message")
-    return signer, payload
+    return public_key, content
 
 
 def _to_be_signed(protected: bytes, aad: bytes, payload: bytes) -> bytes:

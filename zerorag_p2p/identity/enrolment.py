@@ -16,20 +16,50 @@ from typing import Any, Final
 
 from zerorag_p2p import cbor
 from zerorag_p2p.config import (
+    HAND_OVER_LIMIT,
     JOIN_REQUEST_LIMIT,
     MAX_FINGERPRINTS,
     ROSTER_GRACE_S,
     ROSTER_LIFETIME_S,
+    ROTATION_OVERLAP_S,
 )
-from zerorag_p2p.errors import RosterError, UsageError
+from zerorag_p2p.errors import IntegrityError, RosterError, UsageError
 from zerorag_p2p.identity import fields
 from zerorag_p2p.identity.envelope import Domain, open_envelope, seal
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.identity.roster import FormerMember, Member, Roster
+from zerorag_p2p.identity.roster import FormerMember, Member, Roster, Standing, standing
 from zerorag_p2p.model import Fingerprint, PeerId
 
 _CONSORTIUM_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _CONSORTIUM_HASH_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """What a member signs with its key to let another key take its place.
+
+    The other key signs the join request that carries it, so both agree.
+
+    Attributes:
+        old: The key that signed.
+        new: The key that takes its place.
+        consortium: The consortium that the member belongs to.
+        created_at: Unix seconds.
+    """
+
+    old: PeerId
+    new: PeerId
+    consortium: str
+    created_at: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The hand-over as JSON."""
+        return {
+            "old": self.old,
+            "new": self.new,
+            "consortium": self.consortium,
+            "created-at": self.created_at,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +72,7 @@ class JoinRequest:
         addresses: Where it can be reached.
         fingerprints: Embeddings it can make, preferred first.
         created_at: Unix seconds.
+        hand_over: Signed by the key in whose place this one comes, if that is so.
     """
 
     peer: PeerId
@@ -49,10 +80,14 @@ class JoinRequest:
     addresses: tuple[str, ...]
     fingerprints: tuple[Fingerprint, ...]
     created_at: int
+    hand_over: HandOver | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The request as JSON."""
-        return {"peer": self.peer, **self._to_map()}
+        described = {"peer": self.peer, **self._to_map()}
+        if self.hand_over is not None:
+            described["hand-over"] = self.hand_over.to_json()
+        return described
 
     def _to_map(self) -> dict[str, Any]:
         return {
@@ -63,6 +98,33 @@ class JoinRequest:
         }
 
 
+def sign_hand_over(old: Identity, new: PeerId, *, consortium: str, now: float) -> bytes:
+    """Let `new` take the place of a member's key."""
+    payload = cbor.encode({"new": new, "consortium": consortium, "created-at": int(now)})
+    return seal(old, Domain.HAND_OVER, payload)
+
+
+def open_hand_over(data: bytes) -> HandOver:
+    """Verify a hand-over.
+
+    Raises:
+        DecodeError: It is malformed, or a key hands over to itself.
+        IntegrityError: The signature does not verify.
+    """
+    envelope = open_envelope(data, Domain.HAND_OVER, limit=HAND_OVER_LIMIT)
+    reader = cbor.MapReader(cbor.decode(envelope.payload, limit=HAND_OVER_LIMIT), "hand-over")
+    hand_over = HandOver(
+        old=envelope.signer,
+        new=fields.read_peer(reader, "new"),
+        consortium=fields.read_name(reader, "consortium"),
+        created_at=fields.read_time(reader, "created-at"),
+    )
+    reader.finish()
+    if hand_over.new == hand_over.old:
+        reader.fail("a key hands over to itself")
+    return hand_over
+
+
 def sign_join_request(
     identity: Identity,
     *,
@@ -70,8 +132,9 @@ def sign_join_request(
     addresses: Sequence[str],
     fingerprints: Sequence[Fingerprint],
     now: float,
+    hand_over: bytes | None = None,
 ) -> bytes:
-    """Ask to join.
+    """Ask to join; with a signed `hand_over`, in the place of the key that signed it.
 
     Raises:
         UsageError: A value is missing, malformed or too long.
@@ -79,7 +142,10 @@ def sign_join_request(
     request = JoinRequest(
         identity.peer_id, organisation, tuple(addresses), tuple(fingerprints), int(now)
     )
-    payload = cbor.encode(request._to_map())
+    values = request._to_map()
+    if hand_over is not None:
+        values["hand-over"] = hand_over
+    payload = cbor.encode(values)
     with fields.refusing_own_mistakes():
         _decode_join_request(identity.peer_id, payload)
     return seal(identity, Domain.JOIN_REQUEST, payload)
@@ -90,7 +156,7 @@ def open_join_request(data: bytes) -> JoinRequest:
 
     Raises:
         DecodeError: It is malformed.
-        IntegrityError: The signature does not verify.
+        IntegrityError: A signature does not verify, or the hand-over in it is to another key.
     """
     envelope = open_envelope(data, Domain.JOIN_REQUEST, limit=JOIN_REQUEST_LIMIT)
     return _decode_join_request(envelope.signer, envelope.payload)
@@ -106,9 +172,16 @@ def _decode_join_request(signer: PeerId, payload: bytes) -> JoinRequest:
             reader, "fingerprints", min_items=1, max_items=MAX_FINGERPRINTS
         ),
         created_at=fields.read_time(reader, "created-at"),
+        hand_over=_read_hand_over(reader) if reader.has("hand-over") else None,
     )
     reader.finish()
+    if request.hand_over is not None and request.hand_over.new != signer:
+        raise IntegrityError(f"a hand-over to {request.hand_over.new} is used by {signer}")
     return request
+
+
+def _read_hand_over(reader: cbor.MapReader) -> HandOver:
+    return open_hand_over(reader.binary("hand-over", min_bytes=1, max_bytes=HAND_OVER_LIMIT))
 
 
 def consortium_id(name: str, authorities: Iterable[PeerId]) -> str:
@@ -164,13 +237,22 @@ def create_roster(
 
 
 def approve(
-    roster: Roster, request: JoinRequest, *, roles: Sequence[str], not_after: float, now: float
+    roster: Roster,
+    request: JoinRequest,
+    *,
+    roles: Sequence[str],
+    not_after: float,
+    now: float,
+    overlap_s: int = ROTATION_OVERLAP_S,
 ) -> Roster:
     """Admit the peer that asked, or prolong its membership until `not_after` (unix time).
 
+    A key that takes the place of another gets its organisation and, unless `roles` are given, its
+    roles; the other one stays a member for `overlap_s` at most.
+
     Raises:
-        RosterError: The peer was revoked before, or has no embedding in common with the
-            consortium.
+        RosterError: The peer was revoked before, has no embedding in common with the consortium, or
+            takes the place of a key that is no member or of another organisation.
     """
     former = roster.former_member(request.peer)
     if former:
@@ -187,6 +269,10 @@ def approve(
         )
     # What it signed as a member stays within its membership when that is prolonged.
     known = roster.member(request.peer)
+    replaced = None
+    if request.hand_over is not None and known is None:
+        replaced = _replaced(roster, request, request.hand_over, now)
+        roles = roles or replaced.roles
     member = Member(
         peer=request.peer,
         organisation=request.organisation,
@@ -196,8 +282,33 @@ def approve(
         addresses=request.addresses,
     )
     others = _without(roster.members, request.peer)
+    if replaced is not None:
+        ending = min(replaced.not_after, int(now) + overlap_s)
+        old = dataclasses.replace(replaced, not_after=ending)
+        others = (*_without(others, replaced.peer), old)
     members = sorted((*others, member), key=lambda item: item.peer)
     return _next_version(roster, now, members=tuple(members))
+
+
+def _replaced(roster: Roster, request: JoinRequest, hand_over: HandOver, now: float) -> Member:
+    """The member whose place the peer that asked takes."""
+    if hand_over.consortium != roster.consortium:
+        raise RosterError(
+            f"{hand_over.old} hands over in {hand_over.consortium}, not in {roster.consortium}"
+        )
+    state = standing(roster, hand_over.old, now)
+    member = roster.member(hand_over.old)
+    if member is None or state is not Standing.MEMBER:
+        raise RosterError(
+            f"{request.peer} cannot take the place of {hand_over.old}, which {state.describe()}: "
+            "it has to ask to join as any other"
+        )
+    if member.organisation != request.organisation:
+        raise RosterError(
+            f"{request.peer} is of {request.organisation!r} and cannot take the place of "
+            f"{hand_over.old} of {member.organisation!r}"
+        )
+    return member
 
 
 def revoke(roster: Roster, peer: PeerId, reason: str, now: float) -> Roster:

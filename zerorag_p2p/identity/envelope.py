@@ -30,9 +30,12 @@ class Domain(enum.StrEnum):
     PEER_RECORD = "zerorag/peer-record/1"
     ROSTER = "zerorag/roster/1"
     JOIN_REQUEST = "zerorag/join-request/1"
+    HAND_OVER = "zerorag/hand-over/1"
     ADVERTISEMENT = "zerorag/advertisement/1"
     REVOCATION = "zerorag/revocation/1"
     WITHDRAWAL = "zerorag/withdrawal/1"
+    AUDIT_HEAD = "zerorag/audit-head/1"
+    AUDIT_PURGE = "zerorag/audit-purge/1"
     # The three below are the external data of COSE messages (identity.cose).
     STATEMENT = "zerorag/statement/1"
     CUSTODY = "zerorag/custody/1"

@@ -30,6 +30,15 @@ def read_digest(reader: MapReader, key: str) -> str:
     return reader.binary(key, min_bytes=_DIGEST_BYTES, max_bytes=_DIGEST_BYTES).hex()
 
 
+def read_digests(reader: MapReader, key: str, *, min_items: int, max_items: int) -> tuple[str, ...]:
+    """Take a list of distinct SHA-256 digests, each as 64 hexadecimal digits."""
+    items = reader.items(key, min_items=min_items, max_items=max_items)
+    digests = tuple(read_digest(MapReader({key: item}, f"item of {key!r}"), key) for item in items)
+    if len(set(digests)) != len(digests):
+        reader.fail(f"{key!r} lists something twice")
+    return digests
+
+
 def read_peers(
     reader: MapReader, key: str, *, min_items: int, max_items: int
 ) -> tuple[PeerId, ...]:

@@ -12,14 +12,15 @@ tell what the thief dated back, and `Verified.owner_standing` lets the reader ju
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zerorag_p2p.errors import AttributionError, DecodeError
 from zerorag_p2p.identity.attribution import Chain, Fault, Statement, verify_chain
 from zerorag_p2p.identity.release import Release, open_release
 from zerorag_p2p.identity.roster import Roster, Standing, standing
-from zerorag_p2p.model import ContentHash, PeerId, hash_content
+from zerorag_p2p.identity.withdrawal import Withdrawal
+from zerorag_p2p.model import ContentHash, PeerId, Purpose, hash_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def verify_document(
     content_hash: ContentHash | None,
     sender: PeerId | None,
     receiver: PeerId | None,
+    withdrawn: Callable[[Statement], bool] = lambda _: False,
 ) -> Verified:
     """Verify what a peer sent for a document.
 
@@ -66,6 +68,7 @@ def verify_document(
         content_hash: The document asked for, or None if that is not known (offline).
         sender: The peer asked, or None if that is not known.
         receiver: The peer that asked, or None if that is not known.
+        withdrawn: Whether the owner took a statement back, as far as that is known.
 
     Raises:
         AttributionError: The first fault found.
@@ -81,6 +84,7 @@ def verify_document(
             clock_tolerance_s=clock_tolerance_s,
             content_hash=content_hash,
             holder=None,
+            withdrawn=withdrawn,
         )
         opened = open_release(release)
     except DecodeError as error:
@@ -106,6 +110,7 @@ def check_chain(
     clock_tolerance_s: float,
     content_hash: ContentHash | None,
     holder: PeerId | None,
+    withdrawn: Callable[[Statement], bool] = lambda _: False,
 ) -> None:
     """Hold a chain, its signatures verified, against the roster, the time and what was asked.
 
@@ -118,6 +123,7 @@ def check_chain(
         clock_tolerance_s: How far ahead of ours the clocks of others may be.
         content_hash: The document in question, or None if that is not known.
         holder: The peer that claims to hold the document, or None if that is not known.
+        withdrawn: Whether the owner took a statement back, as far as that is known.
 
     Raises:
         AttributionError: The first fault found.
@@ -145,8 +151,35 @@ def check_chain(
         raise AttributionError(
             Fault.TERMS_EXPIRED, f"the owner's terms ended {int(now) - expires_at} s ago"
         )
+    if withdrawn(statement):
+        raise AttributionError(
+            Fault.WITHDRAWN, f"{statement.owner} took back what it stated at {statement.issued_at}"
+        )
     if holder is not None:
         _check_holder(chain, holder)
+
+
+def check_withdrawal(
+    withdrawal: Withdrawal, roster: Roster, *, now: float, clock_tolerance_s: float
+) -> None:
+    """Hold a withdrawal, its seal verified, against the roster and the time.
+
+    Args:
+        withdrawal: What `withdrawal.open_withdrawal` returned.
+        roster: The roster held.
+        now: Unix time.
+        clock_tolerance_s: How far ahead of ours the clocks of others may be.
+
+    Raises:
+        AttributionError: It is not to be followed; the message names the first fault.
+    """
+    if withdrawal.consortium != roster.consortium:
+        raise AttributionError(
+            Fault.WRONG_CONSORTIUM,
+            f"the withdrawal is for {withdrawal.consortium}, ours is {roster.consortium}",
+        )
+    _check_date("withdrawal", withdrawal.issued_at, now + clock_tolerance_s)
+    _check_vouched(roster, withdrawal.owner, withdrawal.issued_at, now, Fault.OWNER_NOT_MEMBER)
 
 
 def _check_holder(chain: Chain, holder: PeerId) -> None:
@@ -188,7 +221,11 @@ def _check_release(
             f"the release is of {release.content_hash}, the statement about "
             f"{statement.content_hash}",
         )
-    if statement.terms.purposes and release.purpose not in statement.terms.purposes:
+    # An owner is not bound by what it allows others, nor by its terms in an emergency.
+    free = release.receiver == statement.owner or (
+        release.sender == statement.owner and release.purpose is Purpose.ETREAT
+    )
+    if statement.terms.purposes and not free and release.purpose not in statement.terms.purposes:
         allowed = ", ".join(statement.terms.purposes)
         raise AttributionError(
             Fault.PURPOSE_NOT_ALLOWED,

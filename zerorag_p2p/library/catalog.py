@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -54,18 +54,24 @@ class Catalog:
         for document in documents:
             self._documents[document.key] = document
 
-    def remove_source(self, collection: str, source: str) -> int:
-        """Remove the documents of a source; how many there were."""
-        keys = self._by_source.pop((collection, source), [])
-        for key in keys:
-            content_hash = self._documents.pop(key).content_hash
-            holders = self._by_hash[content_hash]
-            holders.remove(key)
-            if not holders:
-                del self._by_hash[content_hash]
-        if keys:
+    def remove_sources(self, sources: Iterable[tuple[str, str]]) -> list[str]:
+        """Remove the documents of sources, given by collection and name.
+
+        Returns:
+            The collections that any was removed from.
+        """
+        gone: dict[str, list[int]] = {}
+        for collection, source in sources:
+            for key in self._by_source.pop((collection, source), ()):
+                content_hash = self._documents.pop(key).content_hash
+                holders = self._by_hash[content_hash]
+                holders.remove(key)
+                if not holders:
+                    del self._by_hash[content_hash]
+                gone.setdefault(collection, []).append(key)
+        for collection, keys in gone.items():
             self.index(collection).remove(keys)
-        return len(keys)
+        return list(gone)
 
     def forget_index(self, collection: str) -> None:
         """Drop the index of a collection that was emptied."""
@@ -131,13 +137,36 @@ class Catalog:
                 content_hash=self._documents[key].content_hash,
                 score=-negated,
                 embedding=index.vector(key),
-                attribution=(self._documents[key].attribution,),
+                collection=self._documents[key].collection,
+                attribution=self._documents[key].links,
             )
             for negated, key, index in found[:k]
         ]
 
-    def vectors_of(self, collections: Collection[str]) -> tuple[Vector, list[ContentHash]]:
-        """Vectors as transmitted [n, d] of every document in `collections`, each content once."""
+    def count(
+        self,
+        embedding: Vector,
+        above: float,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[StoredDocument], bool],
+    ) -> int:
+        """How many admitted documents score more than `above`, each content once."""
+        counted: set[ContentHash] = set()
+        for collection, index in self._indexes.items():
+            if admit_collection(collection):
+                keys = index.keys[index.rows @ embedding > above].tolist()
+                documents = (self._documents[key] for key in keys)
+                counted.update(item.content_hash for item in documents if admit(item))
+        return len(counted)
+
+    def vectors_of(
+        self, collections: Collection[str], *, admit: Callable[[StoredDocument], bool]
+    ) -> tuple[Vector, list[ContentHash]]:
+        """Vectors as transmitted [n, d] of the admitted documents in `collections`.
+
+        Each content is among them once.
+        """
         hashes: list[ContentHash] = []
         taken: set[ContentHash] = set()
         chosen = [np.empty((0, self._dimension), dtype=np.float32)]
@@ -146,10 +175,10 @@ class Catalog:
                 continue
             rows = []
             for row, key in enumerate(index.keys.tolist()):
-                content_hash = self._documents[key].content_hash
-                if content_hash not in taken:
-                    taken.add(content_hash)
-                    hashes.append(content_hash)
+                document = self._documents[key]
+                if document.content_hash not in taken and admit(document):
+                    taken.add(document.content_hash)
+                    hashes.append(document.content_hash)
                     rows.append(row)
             chosen.append(index.rows[rows])
         return np.concatenate(chosen), hashes

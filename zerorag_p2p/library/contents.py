@@ -5,35 +5,67 @@ Every change is made in the database first, in one transaction, and then in memo
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from zerorag_p2p.config import MAX_NAME_BYTES
+from zerorag_p2p.config import LIBRARY_LOAD_DOCUMENTS, MAX_NAME_BYTES
 from zerorag_p2p.errors import DecodeError, EmbeddingError, LibraryError
 from zerorag_p2p.library.catalog import Catalog
 from zerorag_p2p.library.documents import (
     DocumentStore,
     StoredCollection,
+    StoredCopy,
     StoredDocument,
     StoredSource,
 )
-from zerorag_p2p.library.loaders import normalise_name
 from zerorag_p2p.library.preparing import Prepared
-from zerorag_p2p.model import ContentHash, Document, Fingerprint, SharingTerms, Vector
+from zerorag_p2p.library.records import normalise_name
+from zerorag_p2p.model import (
+    SALT_BYTES,
+    Content,
+    ContentHash,
+    Document,
+    Fingerprint,
+    SharingTerms,
+    Vector,
+    hash_content,
+)
 from zerorag_p2p.policy.sharing import Sharing
+from zerorag_p2p.redaction.redaction import Redaction
 from zerorag_p2p.wire.embedding import transmitted_rows
 
 _logger = logging.getLogger("zerorag.library")
 
 #: Signs the owner's statement about a document, its vector as transmitted, and its terms.
 Sign: TypeAlias = Callable[[Document, Vector, SharingTerms], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraction:
+    """Statements of ours that allowed copies and are to hold no more.
+
+    Attributes:
+        collection: That they are about; None for `documents` in whatever collection.
+        documents: What they are about; empty for everything in `collection`.
+        statements: They themselves, as far as they are stored.
+    """
+
+    collection: str | None
+    documents: tuple[ContentHash, ...] = ()
+    statements: tuple[bytes, ...]
+
+
+#: Lets everybody know of a retraction; statements signed after it returns are valid again.
+Retract: TypeAlias = Callable[[Retraction], object]
 
 _UNSHARED_TERMS: Final = SharingTerms()
 _PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
@@ -46,16 +78,31 @@ class Contents:
         home: Folder of the library; made if it does not exist.
         fingerprint: Of the model whose vectors are searched.
         sign: Makes the attribution of a document.
+        retract: Told, before a change is made, of the statements that it takes back.
         exact_limit: Number of vectors of a collection up to which it is searched without a graph.
+        redaction: What of each collection does not leave, nor is embedded. Where that changed, the
+            embeddings are gone until the documents are embedded anew.
+
+    Attributes:
+        withdrawn: Contents of ours that nobody else is to see.
 
     Raises:
         LibraryError: The library is damaged, or a newer version wrote it.
     """
 
     def __init__(
-        self, home: Path, fingerprint: Fingerprint, sign: Sign, *, exact_limit: int
+        self,
+        home: Path,
+        fingerprint: Fingerprint,
+        sign: Sign,
+        *,
+        retract: Retract,
+        exact_limit: int,
+        redaction: Redaction,
     ) -> None:
         self._sign = sign
+        self.redaction = redaction
+        self._retract = retract
         self._exact_limit = exact_limit
         self._dimension = fingerprint.dimension
         self._fingerprint = fingerprint.digest()
@@ -72,8 +119,10 @@ class Contents:
         self.store = DocumentStore(home / "documents.sqlite")
         try:
             self._load_collections()
+            self._follow_redaction()
             self._load_documents()
             self._load_graphs()
+            self.withdrawn = set(self.store.withdrawn())
             self.generation = self.store.generation()
         except BaseException:
             self.store.close()
@@ -101,15 +150,39 @@ class Contents:
                     "restore the library's database from a backup"
                 ) from None
 
+    def _follow_redaction(self) -> None:
+        """Where what is removed from texts changed, drop the embeddings made of them before.
+
+        Documents that are redacted from now on get a salt, and with it another hash.
+        """
+        withdrawn = set(self.store.withdrawn())
+        for name, collection in list(self._collections.items()):
+            applied = self.redaction.applied(name)
+            if applied == collection.redaction:
+                continue
+            with self.store.change():
+                if applied:
+                    self._take_collection_back(name)
+                    for key, content, before in self.store.unsalted(collection.id):
+                        salted = replace(content, salt=secrets.token_bytes(SALT_BYTES))
+                        content_hash = hash_content(salted.encode())
+                        self.store.set_salt(key, salted.salt, content_hash)
+                        if before in withdrawn:
+                            self.store.set_withdrawn(content_hash, True)
+                self.store.set_redaction(collection.id, applied)
+            self._collections[name] = replace(collection, redaction=applied)
+            self._delete_graphs([name])
+            _logger.info(
+                "collection %r is redacted otherwise than before; it is embedded anew", name
+            )
+
     def _load_documents(self) -> None:
-        documents: list[StoredDocument] = []
-        vectors: list[bytes] = []
-        for document, vector in self.store.embedded_documents(self._fingerprint):
-            documents.append(document)
-            vectors.append(vector)
+        stored = self.store.embedded_documents(self._fingerprint)
         try:
-            rows = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(-1, self._dimension)
-            self.catalog.put(documents, rows)
+            while batch := list(itertools.islice(stored, LIBRARY_LOAD_DOCUMENTS)):
+                data = b"".join(vector for _, vector in batch)
+                rows = np.frombuffer(data, dtype="<f4").reshape(-1, self._dimension)
+                self.catalog.put([document for document, _ in batch], rows)
         except (ValueError, EmbeddingError) as error:
             raise LibraryError(
                 f"an embedding in the library's database is damaged ({error}); "
@@ -154,11 +227,8 @@ class Contents:
         """The source of this name."""
         return next(iter(self.store.sources(collection=collection, name=name)), None)
 
-    def has_current(self, source: StoredSource) -> bool:
-        """Whether a source is stored with the same digest, and embedded."""
-        known = self.find_source(source.collection, source.name)
-        if known is None or known.digest != source.digest:
-            return False
+    def is_embedded(self, known: StoredSource) -> bool:
+        """Whether a stored source has all its vectors of the current model."""
         return self.catalog.count_of_source(known.collection, known.name) == known.parts
 
     def put(self, prepared: Sequence[Prepared]) -> None:
@@ -167,12 +237,10 @@ class Contents:
         with self.store.change():
             for item in prepared:
                 added += self._store_embeddings(item, self._store_source(item))
-        replaced = [
-            item.source.collection
-            for item in prepared
-            if self.catalog.remove_source(item.source.collection, item.source.name)
-        ]
-        self._delete_graphs(dict.fromkeys(replaced))
+        replaced = self.catalog.remove_sources(
+            (item.source.collection, item.source.name) for item in prepared
+        )
+        self._delete_graphs(replaced)
         self.catalog.put(added, np.concatenate([item.vectors for item in prepared]))
         self.generation = self.store.generation()
 
@@ -184,16 +252,31 @@ class Contents:
             texts = self.store.texts(known.id)
             if known.digest == source.digest and list(texts.values()) == item.parts:
                 return list(texts)
+            kept = {
+                _document(source, part, text).content_hash() for part, text in enumerate(item.parts)
+            }
+            self._take_back([known], kept)
             self.store.delete_source(known.id)
         # It may have been removed while its documents were embedded.
         collection = self._collections[self.existing_collection(source.collection)]
-        number = self.store.add_source(collection.id, source)
-        return [
-            self.store.add_document(
-                number, part, text, _document(source, part, text).content_hash()
+        number = self.store.add_source(collection.id, source, item.outline)
+        redacted = bool(self.redaction.applied(source.collection))
+        keys = []
+        for part, passage in enumerate(item.passages):
+            salt = secrets.token_bytes(SALT_BYTES) if redacted else b""
+            document = _document(source, part, passage.text, salt)
+            keys.append(
+                self.store.add_document(
+                    number,
+                    part,
+                    passage.text,
+                    document.content_hash(),
+                    start=passage.start,
+                    place=passage.place,
+                    salt=salt,
+                )
             )
-            for part, text in enumerate(item.parts)
-        ]
+        return keys
 
     def _store_embeddings(self, item: Prepared, keys: Sequence[int]) -> list[StoredDocument]:
         source = item.source
@@ -201,7 +284,7 @@ class Contents:
         rows = transmitted_rows(item.vectors)
         documents = []
         for part, (key, text) in enumerate(zip(keys, item.parts, strict=True)):
-            document = _document(source, part, text)
+            document = _document(source, part, text, self.store.salt(key))
             attribution = self._sign(document, rows[part], terms)
             vector = item.vectors[part].astype("<f4").tobytes()
             self.store.put_embedding(key, self._fingerprint, vector, attribution)
@@ -214,7 +297,7 @@ class Contents:
                     title=source.title,
                     part=part,
                     parts=source.parts,
-                    metadata=source.metadata,
+                    metadata={**item.passages[part].place, **source.metadata},
                     attribution=attribution,
                 )
             )
@@ -244,10 +327,10 @@ class Contents:
     def remove(self, sources: Sequence[StoredSource]) -> None:
         """Remove sources and all their documents."""
         with self.store.change():
+            self._take_back(sources, frozenset())
             for source in sources:
                 self.store.delete_source(source.id)
-        for source in sources:
-            self.catalog.remove_source(source.collection, source.name)
+        self.catalog.remove_sources((source.collection, source.name) for source in sources)
         self._delete_graphs(dict.fromkeys(source.collection for source in sources))
         self.store.forget_deleted()
         self.generation = self.store.generation()
@@ -269,6 +352,7 @@ class Contents:
             part=stored.part,
             parts=stored.parts,
             metadata=stored.metadata,
+            salt=self.store.salt(stored.key),
         )
 
     def resolve(self, prefix: str) -> list[ContentHash]:
@@ -285,6 +369,10 @@ class Contents:
         return self.store.hashes_with_prefix(prefix)
 
     # Collections.
+
+    def collection_id(self, name: str) -> int:
+        """The number of an existing collection."""
+        return self._collections[name].id
 
     def collections(self) -> list[str]:
         """Names of all collections, sorted."""
@@ -308,7 +396,7 @@ class Contents:
             )
         if name not in self._collections:
             with self.store.change():
-                stored = self.store.add_collection(name)
+                stored = self.store.add_collection(name, self.redaction.applied(name))
             self._collections[name] = stored
             self._sharing[name] = None
             self.generation = self.store.generation()
@@ -330,16 +418,16 @@ class Contents:
         """Remove an existing collection; how many documents were in it."""
         sources = self.store.sources(collection=collection)
         with self.store.change():
+            self._take_collection_back(collection)
             self.store.delete_collection(self._collections[collection].id)
         self._delete_graphs([collection])
-        for source in sources:
-            self.catalog.remove_source(collection, source.name)
+        self.catalog.remove_sources((collection, source.name) for source in sources)
         self.catalog.forget_index(collection)
         del self._collections[collection]
         del self._sharing[collection]
         self.store.forget_deleted()
         self.generation = self.store.generation()
-        return sum(source.parts for source in sources)
+        return sum(source.documents for source in sources)
 
     def set_sharing(self, collection: str, sharing: Sharing | None) -> None:
         """Share an existing collection, or end that; sign its documents anew if terms change."""
@@ -350,6 +438,8 @@ class Contents:
             text = None if sharing is None else json.dumps(sharing.to_json())
             self.store.set_sharing(number, text)
             if terms != self._terms(collection):
+                if not terms.allow_all_of(self._terms(collection)):
+                    self._take_collection_back(collection)
                 # Statements for other models would keep the old terms; those are embedded anew.
                 self.store.delete_other_embeddings(number, self._fingerprint)
                 signed = self._sign_again(collection, terms)
@@ -357,20 +447,173 @@ class Contents:
         self.catalog.update(signed)
         self.generation = self.store.generation()
 
-    def _sign_again(self, collection: str, terms: SharingTerms) -> list[StoredDocument]:
+    def _sign_again(
+        self,
+        collection: str,
+        terms: SharingTerms,
+        documents: Collection[ContentHash] | None = None,
+    ) -> list[StoredDocument]:
+        """Sign statements about our own documents in a collection anew, all or `documents`."""
         signed = []
         for stored, vector in self.catalog.in_collection(collection):
+            chosen = documents is None or stored.content_hash in documents
+            if stored.copy is not None or not chosen:
+                continue
             attribution = self._sign(self.read(stored), vector, terms)
             self.store.set_attribution(stored.key, self._fingerprint, attribution)
             signed.append(replace(stored, attribution=attribution))
         return signed
+
+    def sign_stale_again(self, stale: Callable[[bytes], bool]) -> int:
+        """Sign statements of our own that are `stale` anew; how many those were."""
+        signed: list[StoredDocument] = []
+        with self.store.change():
+            for name in self.collections():
+                documents = {
+                    stored.content_hash
+                    for stored, _ in self.catalog.in_collection(name)
+                    if stored.copy is None and stale(stored.attribution)
+                }
+                if documents:
+                    # Statements for other models are as stale; those are embedded anew.
+                    number = self._collections[name].id
+                    self.store.delete_other_embeddings(number, self._fingerprint)
+                    signed += self._sign_again(name, self._terms(name), documents)
+        self.catalog.update(signed)
+        self.generation = self.store.generation()
+        return len(signed)
+
+    # Taking back what allowed copies.
+
+    def _take_back(self, sources: Sequence[StoredSource], kept: Collection[ContentHash]) -> None:
+        """Retract the statements about sources that go, but for contents that are `kept`."""
+        gone: dict[str, dict[ContentHash, list[bytes]]] = {}
+        for source in sources:
+            if source.copy is None and self._terms(source.collection).copy:
+                number = self._collections[source.collection].id
+                for content_hash, statement in self.store.statements(number, source.id):
+                    if content_hash not in kept:
+                        by_content = gone.setdefault(source.collection, {})
+                        by_content.setdefault(ContentHash(content_hash), []).append(statement)
+        for collection, by_content in gone.items():
+            self._retract(
+                Retraction(
+                    collection=collection,
+                    documents=tuple(by_content),
+                    statements=tuple(itertools.chain(*by_content.values())),
+                )
+            )
+
+    def _take_collection_back(self, collection: str) -> None:
+        """Retract the statements about our own documents in a collection, if they allow copies."""
+        statements = self.store.statements(self._collections[collection].id)
+        if self._terms(collection).copy and statements:
+            self._retract(
+                Retraction(
+                    collection=collection,
+                    statements=tuple(statement for _, statement in statements),
+                )
+            )
+
+    def withdraw(self, documents: Mapping[ContentHash, Sequence[bytes]]) -> None:
+        """Take contents of ours back and keep them from others, whatever is shared.
+
+        Args:
+            documents: Content hashes, and the statements about them that are stored.
+        """
+        with self.store.change():
+            self._retract(
+                Retraction(
+                    collection=None,
+                    documents=tuple(documents),
+                    statements=tuple(itertools.chain(*documents.values())),
+                )
+            )
+            for content_hash in documents:
+                self.store.set_withdrawn(content_hash, True)
+        self.withdrawn.update(documents)
+        self.generation = self.store.generation()
+
+    def restore(self, documents: Collection[ContentHash]) -> None:
+        """Let others see contents again as far as their collections are shared; signed anew."""
+        signed: list[StoredDocument] = []
+        with self.store.change():
+            for content_hash in documents:
+                self.store.set_withdrawn(content_hash, False)
+            for name in self.collections():
+                signed += self._sign_again(name, self._terms(name), documents)
+        self.withdrawn.difference_update(documents)
+        self.catalog.update(signed)
+        self.generation = self.store.generation()
+
+    def statements_about(self, sources: Sequence[StoredSource]) -> dict[ContentHash, list[bytes]]:
+        """The stored statements about our own documents in sources, by content."""
+        found: dict[ContentHash, list[bytes]] = {}
+        for source in sources:
+            number = self._collections[source.collection].id
+            for content_hash, statement in self.store.statements(number, source.id):
+                found.setdefault(ContentHash(content_hash), []).append(statement)
+        return found
+
+    # Copies of other owners' documents.
+
+    def keep(self, content: Content, collection: str, copy: StoredCopy, vector: Vector) -> bool:
+        """Store a copy, in place of one by an older statement of its owner; whether it is new.
+
+        Args:
+            content: The document.
+            collection: An existing one of ours.
+            copy: Whose it is.
+            vector: Of the current model, float32 [d], unit length.
+        """
+        content_hash = hash_content(content.encode())
+        source = StoredSource(
+            id=0,
+            collection=collection,
+            name=f"{content_hash[:16]} of {copy.owner}",
+            origin="",
+            title=content.title,
+            digest=content_hash,
+            parts=content.parts,
+            copy=copy,
+        )
+        known = self.find_source(collection, source.name)
+        if known is not None and known.copy and known.copy.issued_at >= copy.issued_at:
+            return False
+        statement = copy.links[0]
+        with self.store.change():
+            if known is not None:
+                self.store.delete_source(known.id)
+            number = self.store.add_source(self._collections[collection].id, source)
+            self.store.add_copy(number, copy)
+            key = self.store.add_document(
+                number, content.part, content.text, content_hash, salt=content.salt
+            )
+            stored_vector = vector.astype("<f4").tobytes()
+            self.store.put_embedding(key, self._fingerprint, stored_vector, statement)
+        self.catalog.remove_sources([(collection, source.name)])
+        document = StoredDocument(
+            key=key,
+            content_hash=content_hash,
+            collection=collection,
+            source=source.name,
+            title=content.title,
+            part=content.part,
+            parts=content.parts,
+            metadata={},
+            attribution=statement,
+            copy=copy,
+        )
+        self.catalog.put([document], vector[np.newaxis])
+        self.generation = self.store.generation()
+        return True
 
     def _terms(self, collection: str) -> SharingTerms:
         sharing = self._sharing[collection]
         return _UNSHARED_TERMS if sharing is None else sharing.terms
 
 
-def _document(source: StoredSource, part: int, text: str) -> Document:
+def _document(source: StoredSource, part: int, text: str, salt: bytes = b"") -> Document:
     return Document(
         title=source.title,
         text=text,
@@ -379,4 +622,5 @@ def _document(source: StoredSource, part: int, text: str) -> Document:
         part=part,
         parts=source.parts,
         metadata=source.metadata,
+        salt=salt,
     )

@@ -8,29 +8,54 @@ or a graph to be built.
 
 from __future__ import annotations
 
-import itertools
+import json
 import logging
+import os
+import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self
 
-from zerorag_p2p.config import LIBRARY_BATCH_RECORDS, LIBRARY_EXACT_LIMIT
-from zerorag_p2p.errors import LibraryError
-from zerorag_p2p.library.contents import Contents, Sign
-from zerorag_p2p.library.documents import StoredDocument, StoredSource
-from zerorag_p2p.library.loaders import BadRecord, Record, find_files, load_file, normalise_name
-from zerorag_p2p.library.preparing import DocumentEmbedder, Prepared, prepare
-from zerorag_p2p.library.reports import AddReport, FileReport, FileStatus
+from zerorag_p2p.config import (
+    LIBRARY_EXACT_LIMIT,
+    MAX_BAD_RECORDS,
+    MAX_WATCH_INTERVAL_S,
+    MAX_WATCHES,
+    MIN_WATCH_INTERVAL_S,
+    WATCH_INTERVAL_S,
+)
+from zerorag_p2p.errors import LibraryError, UsageError
+from zerorag_p2p.identity.attribution import Statement
+from zerorag_p2p.identity.withdrawal import Withdrawal
+from zerorag_p2p.library.adding import Addition
+from zerorag_p2p.library.contents import Contents, Retract, Sign
+from zerorag_p2p.library.documents import StoredCopy, StoredDocument, StoredSource, StoredWatch
+from zerorag_p2p.library.formats.source_file import ReadingOptions
+from zerorag_p2p.library.loaders import find_files
+from zerorag_p2p.library.preparing import DocumentEmbedder, Draft, prepare
+from zerorag_p2p.library.records import Record, normalise_name
+from zerorag_p2p.library.reports import AddProgress, AddReport, FileReport
 from zerorag_p2p.library.vectors import build_graph
-from zerorag_p2p.model import ContentHash, Document, ScoredDocument, Vector
+from zerorag_p2p.library.watching import FolderLook, Stamp, WatchReport
+from zerorag_p2p.model import (
+    Content,
+    ContentHash,
+    Document,
+    ScoredDocument,
+    SharingTerms,
+    Vector,
+)
 from zerorag_p2p.policy.sharing import Sharing
+from zerorag_p2p.redaction.redaction import Redaction
 
 _logger = logging.getLogger("zerorag.library")
 
-_Item = TypeVar("_Item")
+_NO_OPTIONS: Final = ReadingOptions()
+
+_WHOLE_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +71,21 @@ class CollectionInfo:
     def shared(self) -> bool:
         """Whether any other peer may learn of it."""
         return self.sharing is not None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchInfo:
+    """What was noted of a watched folder.
+
+    Attributes:
+        files: Number of files that were read.
+        skipped: How many of these were skipped, as a whole or from some place on.
+        reasons: Paths of skipped files, the first of them, and why.
+    """
+
+    files: int
+    skipped: int
+    reasons: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +107,6 @@ class LibraryStats:
     generation: int
 
 
-@dataclass(slots=True)
-class _Outcome:
-    """What became of one record; `where` is its place in its file, "" for the whole file."""
-
-    where: str
-    source: str = ""
-    status: FileStatus = FileStatus.SKIPPED
-    documents: int = 0
-    reason: str = ""
-
-
 class Library:
     """Documents of one owner, in collections, searched by embedding.
 
@@ -87,7 +116,13 @@ class Library:
         home: Folder of the library; made if it does not exist. One process at a time may use it.
         embedder: Embeds what is added. Vectors of other models stay stored but are not searched.
         sign: Makes the attribution of a document. It must not use the library.
+        retract: Told of statements that allowed copies and hold no more, before they go: documents
+            were removed or replaced, or their collection is shared under narrower terms or not at
+            all. It must not use the library.
         exact_limit: Number of vectors of a collection up to which it is searched without a graph.
+        redaction: What of each collection is not embedded. Where that changed since, documents are
+            not found until `embed_missing` has run. Redacted documents are hashed with a salt, so
+            that nobody can try texts until the hash is right.
 
     Raises:
         LibraryError: The library is damaged, or a newer version wrote it.
@@ -99,7 +134,9 @@ class Library:
         embedder: DocumentEmbedder,
         sign: Sign,
         *,
+        retract: Retract = lambda _: None,
         exact_limit: int = LIBRARY_EXACT_LIMIT,
+        redaction: Redaction | None = None,
     ) -> None:
         self._embedder = embedder
         # Guards the contents; held for moments.
@@ -107,7 +144,15 @@ class Library:
         # Held while texts are embedded or graphs built, so that no two threads do the same work.
         # Taken before the other lock, never after it.
         self._writer = threading.Lock()
-        self._contents = Contents(home, embedder.fingerprint, sign, exact_limit=exact_limit)
+        self._stamps: dict[int, dict[Path, Stamp]] = {}
+        self._contents = Contents(
+            home,
+            embedder.fingerprint,
+            sign,
+            retract=retract,
+            exact_limit=exact_limit,
+            redaction=redaction or Redaction(),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +177,9 @@ class Library:
         paths: Iterable[Path],
         collection: str,
         *,
+        options: ReadingOptions = _NO_OPTIONS,
         on_progress: Callable[[FileReport], None] | None = None,
+        on_advance: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files, and the files in folders, to a collection, making it if there is none.
 
@@ -142,22 +189,24 @@ class Library:
         Args:
             paths: Files and folders.
             collection: Name of the collection.
+            options: How to read them.
             on_progress: Called with every report once what it tells is on disk. If it raises,
                 adding ends there.
+            on_advance: Called after every batch of records with how far the work is, likewise.
 
         Raises:
             EmbedderUnavailable: The embedding model cannot be loaded.
             LibraryError: The collection cannot have this name.
         """
+        options.check()
         with self._lock:
             name = self._contents.ensure_collection(collection)
+        addition = self._addition(name, on_advance)
         reports: list[FileReport] = []
-        taken: set[str] = set()
-        for path in find_files(paths):
-            for report in self._add_file(path, name, taken):
-                reports.append(report)
-                if on_progress is not None:
-                    on_progress(report)
+        for report in addition.add_files(find_files(paths), options):
+            reports.append(report)
+            if on_progress is not None:
+                on_progress(report)
         self.maintain()
         return AddReport(tuple(reports))
 
@@ -165,14 +214,136 @@ class Library:
         """Add records that come from no file; their names tell them apart. Raises as `add`."""
         with self._lock:
             name = self._contents.ensure_collection(collection)
-        taken: set[str] = set()
-        reports = [
-            FileReport(outcome.where, outcome.status, outcome.documents, outcome.reason)
-            for batch in _batches(records)
-            for outcome in self._add_batch(batch, name, "", taken)
-        ]
+        reports = tuple(self._addition(name).add_records(records))
         self.maintain()
-        return AddReport(tuple(reports))
+        return AddReport(reports)
+
+    def _addition(
+        self, collection: str, on_advance: Callable[[AddProgress], None] | None = None
+    ) -> Addition:
+        return Addition(
+            self._contents,
+            self._embedder,
+            lock=self._lock,
+            writer=self._writer,
+            collection=collection,
+            on_advance=on_advance,
+        )
+
+    # Watching folders.
+
+    def watch(
+        self,
+        folder: Path,
+        collection: str,
+        *,
+        interval_s: float = WATCH_INTERVAL_S,
+        options: ReadingOptions = _NO_OPTIONS,
+    ) -> None:
+        """Let a collection follow the files of a folder, or follow them otherwise; see `look`.
+
+        Args:
+            folder: An absolute path.
+            collection: Made if there is none of this name.
+            interval_s: Seconds between two looks.
+            options: How to read the files.
+
+        Raises:
+            LibraryError: The folder does not exist, is inside of a folder that is watched for the
+                collection or the other way round, or too many are watched.
+            UsageError: An option cannot be used.
+        """
+        options.check()
+        if not MIN_WATCH_INTERVAL_S <= interval_s <= MAX_WATCH_INTERVAL_S:
+            raise UsageError(
+                f"the interval has to be from {MIN_WATCH_INTERVAL_S:g} to "
+                f"{MAX_WATCH_INTERVAL_S:g} seconds"
+            )
+        if not folder.is_dir():
+            raise LibraryError(f"{folder} is no folder")
+        normalise_name(folder)  # refuses what the database cannot hold
+        with self._lock:
+            store = self._contents.store
+            collection = self._contents.ensure_collection(collection)
+            watches = store.watches()
+            paths = [Path(item.folder) for item in watches if item.collection == collection]
+            for path in paths:
+                inside = folder.is_relative_to(path) or path.is_relative_to(folder)
+                if inside and path != folder:
+                    raise LibraryError(
+                        f"{path} is watched for this collection, and one of the two folders is "
+                        "inside of the other; stop watching it first"
+                    )
+            if len(watches) >= MAX_WATCHES and folder not in paths:
+                raise LibraryError(f"{MAX_WATCHES} folders are watched; stop watching one first")
+            number = self._contents.collection_id(collection)
+            with store.change(counted=False):
+                store.add_watch(number, str(folder), interval_s, json.dumps(options.to_json()))
+
+    def unwatch(self, folder: Path, collection: str | None = None) -> list[StoredWatch]:
+        """Watch a folder no more, for one collection or for all; its documents stay.
+
+        Raises:
+            LibraryError: It is not watched.
+        """
+        with self._lock:
+            store = self._contents.store
+            ended = [
+                watch
+                for watch in store.watches()
+                if Path(watch.folder) == folder and collection in {None, watch.collection}
+            ]
+            if not ended:
+                known = ", ".join(watch.folder for watch in store.watches()) or "no folder"
+                raise LibraryError(f"{folder} is not watched; watched are: {known}")
+            with store.change(counted=False):
+                for watch in ended:
+                    store.delete_watch(watch.id)
+                    self._stamps.pop(watch.id, None)
+        return ended
+
+    def watches(self) -> list[StoredWatch]:
+        """The folders that are watched."""
+        with self._lock:
+            return self._contents.store.watches()
+
+    def watch_info(self, watch: StoredWatch) -> WatchInfo:
+        """What was noted of the files of a watched folder."""
+        with self._lock:
+            files, skipped = self._contents.store.watched_counts(watch.id)
+            named = self._contents.store.skipped_files(watch.id, MAX_BAD_RECORDS)
+        return WatchInfo(
+            files, skipped, tuple((os.fsdecode(path), reason) for path, reason in named)
+        )
+
+    def look(
+        self, watch: StoredWatch, *, on_advance: Callable[[AddProgress], None] | None = None
+    ) -> WatchReport:
+        """Look at a watched folder, and bring its collection up to date.
+
+        A file that is new or changed is read once two looks found it the same, at the first look
+        after the library was opened at once.
+
+        Args:
+            watch: Which folder.
+            on_advance: Called after every batch of records. If it raises, the look ends.
+
+        Raises:
+            EmbedderUnavailable: The embedding model cannot be loaded.
+            LibraryError: The watch or its collection was removed meanwhile.
+        """
+        look = FolderLook(
+            self._contents,
+            watch,
+            lock=self._lock,
+            before=self._stamps.get(watch.id),
+            make_addition=lambda: self._addition(watch.collection, on_advance),
+        )
+        look.look()
+        self._stamps[watch.id] = look.stamps
+        if look.report.changes:
+            self.maintain()
+        return look.report
 
     def embed_missing(self) -> int:
         """Embed what has no vector of the current model yet; how many sources were embedded.
@@ -187,8 +358,10 @@ class Library:
         for source in sources:
             with self._writer:
                 with self._lock:
-                    text = "".join(contents.store.texts(source.id).values())
-                (result,) = prepare(self._embedder, [(source, text)])
+                    text, outline = contents.store.whole_text(source.id)
+                (result,) = prepare(
+                    self._embedder, [Draft(source, text, outline)], redaction=contents.redaction
+                )
                 if isinstance(result, str):
                     _logger.warning("%s was not embedded: %s", source.name, result)
                     continue
@@ -219,96 +392,6 @@ class Library:
                     if index.wants_save:
                         self._contents.save_graph(collection)
 
-    def _add_file(self, path: Path, collection: str, taken: set[str]) -> Iterator[FileReport]:
-        """Add one file; the reports of its bad records come before its own.
-
-        Args:
-            path: Of the file, absolute.
-            collection: Name of an existing collection.
-            taken: Names of the sources that were added in the same run.
-        """
-        try:
-            origin = normalise_name(path)
-        except LibraryError as error:
-            yield FileReport(ascii(str(path)), FileStatus.SKIPPED, reason=str(error))
-            return
-        with self._lock:
-            known = self._contents.store.sources(collection=collection, origin=origin)
-        outcomes: list[_Outcome] = []
-        for batch in _batches(load_file(path)):
-            outcomes += self._add_batch(batch, collection, origin, taken)
-        stored = {item.source: item for item in outcomes if item.status is not FileStatus.SKIPPED}
-        skipped = [item for item in outcomes if item.status is FileStatus.SKIPPED]
-        for item in skipped:
-            if item.where:
-                where = f"{path}, {item.where}"
-                yield FileReport(where, FileStatus.SKIPPED, reason=item.reason)
-        reason = next((item.reason for item in skipped if not item.where), "")
-        if not stored:
-            reason = reason or "none of its records can be stored"
-            yield FileReport(str(path), FileStatus.SKIPPED, reason=reason)
-            return
-        gone = [] if skipped else [source for source in known if source.name not in stored]
-        if gone:
-            with self._lock:
-                self._contents.remove(gone)
-        if not known:
-            status = FileStatus.ADDED
-        elif gone or any(item.status is not FileStatus.UNCHANGED for item in stored.values()):
-            status = FileStatus.UPDATED
-        else:
-            status = FileStatus.UNCHANGED
-        documents = sum(item.documents for item in stored.values())
-        yield FileReport(str(path), status, documents, reason)
-
-    def _add_batch(
-        self,
-        items: Sequence[Record | BadRecord],
-        collection: str,
-        origin: str,
-        taken: set[str],
-    ) -> list[_Outcome]:
-        """Store the records of a batch that are new or changed, in one transaction."""
-        outcomes: list[_Outcome] = []
-        changed: list[tuple[_Outcome, StoredSource, str]] = []
-        with self._writer:
-            for item in items:
-                if isinstance(item, BadRecord):
-                    outcomes.append(_Outcome(item.where, reason=item.reason))
-                    continue
-                outcome = _Outcome(item.name)
-                outcomes.append(outcome)
-                try:
-                    source = _describe(item, collection, origin)
-                except LibraryError as error:
-                    outcome.reason = str(error)
-                    continue
-                if source.name in taken:
-                    outcome.reason = "another one of the same name was added in this run"
-                    continue
-                taken.add(source.name)
-                outcome.source = source.name
-                with self._lock:
-                    known = self._contents.find_source(collection, source.name)
-                    if known is not None and self._contents.has_current(source):
-                        outcome.status = FileStatus.UNCHANGED
-                        outcome.documents = known.parts
-                        continue
-                outcome.status = FileStatus.ADDED if known is None else FileStatus.UPDATED
-                changed.append((outcome, source, item.text))
-            results = prepare(self._embedder, [(source, text) for _, source, text in changed])
-            prepared: list[Prepared] = []
-            for (outcome, _, _), result in zip(changed, results, strict=True):
-                if isinstance(result, str):
-                    outcome.status, outcome.reason = FileStatus.SKIPPED, result
-                else:
-                    outcome.documents = len(result.parts)
-                    prepared.append(result)
-            if prepared:
-                with self._lock:
-                    self._contents.put(prepared)
-        return outcomes
-
     # Removing and sharing.
 
     def remove(self, what: str, collection: str | None = None) -> int:
@@ -327,7 +410,7 @@ class Library:
                 collection = self._contents.existing_collection(collection)
             sources = self._contents.matching_sources(what, collection)
             self._contents.remove(sources)
-        return sum(source.parts for source in sources)
+        return sum(source.documents for source in sources)
 
     def remove_collection(self, collection: str) -> int:
         """Remove a collection and everything in it; how many documents that were.
@@ -354,6 +437,162 @@ class Library:
         """Stop sharing a collection. Raises as `share`."""
         with self._lock:
             self._contents.set_sharing(self._contents.existing_collection(collection), None)
+
+    def sign_again(self, stale: Callable[[bytes], bool]) -> int:
+        """Sign anew the statements about our own documents that are `stale`; how many those were.
+
+        A key that took the place of another signs what the other one did.
+        """
+        with self._lock:
+            return self._contents.sign_stale_again(stale)
+
+    # Withdrawing.
+
+    def withdraw(self, what: str, collection: str | None = None) -> list[ContentHash]:
+        """Take documents of ours back: nobody else sees them, whatever is shared, until `restore`.
+
+        Args:
+            what: As for `remove`; also the whole content hash of a document that is not held any
+                more.
+            collection: Look in this collection only.
+
+        Raises:
+            LibraryError: Nothing of ours, or more than one content, matches.
+        """
+        with self._lock:
+            documents = self._own_documents(what, collection)
+            self._contents.withdraw(documents)
+        return list(documents)
+
+    def restore(self, what: str, collection: str | None = None) -> list[ContentHash]:
+        """Undo `withdraw`: sign the documents anew. Raises as `withdraw`."""
+        with self._lock:
+            documents = self._own_documents(what, collection).keys() & self._contents.withdrawn
+            if not documents:
+                raise LibraryError(f"nothing that is called {what!r} was withdrawn")
+            self._contents.restore(documents)
+        return sorted(documents)
+
+    def withdrawn(self) -> list[ContentHash]:
+        """Contents that were taken back and not restored, in order."""
+        with self._lock:
+            return sorted(self._contents.withdrawn)
+
+    def withdrawn_sources(self) -> set[int]:
+        """Ids of our own sources with a document that was taken back and not restored."""
+        with self._lock:
+            store = self._contents.store
+            copied = {source.id for source, _ in store.copies()}
+            holders = {
+                number for item in self._contents.withdrawn for number in store.sources_of(item)
+            }
+            return holders - copied
+
+    def _own_documents(
+        self, what: str, collection: str | None
+    ) -> dict[ContentHash, Sequence[bytes]]:
+        if collection is not None:
+            collection = self._contents.existing_collection(collection)
+        try:
+            sources = self._contents.matching_sources(what, collection)
+        except LibraryError:
+            if not _WHOLE_HASH.fullmatch(what):
+                raise
+            return {ContentHash(what): ()}
+        own = [source for source in sources if source.copy is None]
+        if not own:
+            raise LibraryError(
+                f"{what!r} is a copy of another owner's; only its owner withdraws it"
+            )
+        return dict(self._contents.statements_about(own))
+
+    # Copies of other owners' documents.
+
+    def keep(
+        self,
+        content: Content,
+        collection: str,
+        *,
+        links: tuple[bytes, ...],
+        statement: Statement,
+        vector: Vector,
+        signed_vector: bool,
+    ) -> bool:
+        """Keep a copy of another owner's document in a collection, made if there is none.
+
+        Whether it may be kept is for the caller to check (`identity.custody`). It is found by
+        others where the collection is shared and the owner's terms allow copies to be passed on.
+
+        Args:
+            content: The document, whole.
+            collection: Name of the collection.
+            links: Its attribution, our custody statement last.
+            statement: The owner's, the first of them.
+            vector: Its embedding by our model, float32 [d], unit length.
+            signed_vector: Whether `vector` is the one that the owner signed. Otherwise others would
+                reject it, so it is kept for ourselves.
+
+        Returns:
+            False where a copy by this statement, or a newer one, is there already.
+
+        Raises:
+            LibraryError: The collection cannot have this name.
+        """
+        terms = statement.terms
+        if not signed_vector:
+            terms = replace(terms, reshare=False)
+        copy = StoredCopy(
+            owner=statement.owner,
+            collection=statement.collection,
+            issued_at=statement.issued_at,
+            terms=terms,
+            links=links,
+        )
+        with self._lock:
+            name = self._contents.ensure_collection(collection)
+            return self._contents.keep(content, name, copy, vector)
+
+    def drop_withdrawn(self, withdrawal: Withdrawal) -> int:
+        """Delete the copies of what their owner took back; how many that were."""
+        with self._lock:
+            copies = self._contents.store.copies(owner=withdrawal.owner)
+            gone = [
+                source
+                for source, content_hash in copies
+                if source.copy is not None
+                and withdrawal.concerns(content_hash, source.copy.collection, source.copy.issued_at)
+            ]
+            if gone:
+                self._contents.remove(gone)
+        return len(gone)
+
+    def drop_ended(self, now: float) -> int:
+        """Delete copies whose terms have ended, and unshare collections whose terms have.
+
+        Args:
+            now: Unix seconds.
+
+        Returns:
+            How many copies and collections that were.
+        """
+        with self._lock:
+            copies = [
+                source
+                for source, _ in self._contents.store.copies()
+                if source.copy is not None and _ended(source.copy.terms, now)
+            ]
+            if copies:
+                self._contents.remove(copies)
+            collections = [
+                name
+                for name in self._contents.collections()
+                if (sharing := self._contents.sharing(name)) is not None
+                and _ended(sharing.terms, now)
+            ]
+            for name in collections:
+                _logger.info("the terms of collection %r have ended; it is not shared", name)
+                self._contents.set_sharing(name, None)
+        return len(copies) + len(collections)
 
     # Looking.
 
@@ -406,9 +645,19 @@ class Library:
             return self._contents.store.sources(collection=collection)
 
     def get(self, content_hash: ContentHash) -> list[StoredDocument]:
-        """The searchable documents of this content, one for every source that holds it."""
+        """The searchable documents of this content, one for every source that holds it.
+
+        What we withdrew is not among them.
+        """
+        return [stored for stored in self.held(content_hash) if not self._is_withdrawn(stored)]
+
+    def held(self, content_hash: ContentHash) -> list[StoredDocument]:
+        """As `get`, with what we withdrew: for our own eyes."""
         with self._lock:
             return self._contents.catalog.with_hash(content_hash)
+
+    def _is_withdrawn(self, stored: StoredDocument) -> bool:
+        return stored.copy is None and stored.content_hash in self._contents.withdrawn
 
     def read(self, stored: StoredDocument) -> Document:
         """A document with its text.
@@ -443,42 +692,42 @@ class Library:
         """
         with self._lock:
             return self._contents.catalog.search(
-                embedding, k, admit_collection=admit_collection, admit=admit
+                embedding,
+                k,
+                admit_collection=admit_collection,
+                admit=lambda stored: not self._is_withdrawn(stored) and admit(stored),
+            )
+
+    def count(
+        self,
+        embedding: Vector,
+        above: float,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[StoredDocument], bool],
+    ) -> int:
+        """How many admitted documents score more than `above` with `embedding` [d], by content."""
+        with self._lock:
+            return self._contents.catalog.count(
+                embedding, above, admit_collection=admit_collection, admit=admit
             )
 
     def vectors_to_advertise(
         self, collections: Collection[str]
     ) -> tuple[Vector, list[ContentHash]]:
-        """Vectors as transmitted [n, d] of every document in `collections`, each content once."""
+        """Vectors as transmitted [n, d] of the documents in `collections`, each content once.
+
+        Copies that may not be passed on and what we withdrew are not among them.
+        """
         with self._lock:
-            return self._contents.catalog.vectors_of(collections)
+            return self._contents.catalog.vectors_of(
+                collections,
+                admit=lambda stored: (
+                    not self._is_withdrawn(stored)
+                    and (stored.terms is None or stored.terms.reshare)
+                ),
+            )
 
 
-def _describe(record: Record, collection: str, origin: str) -> StoredSource:
-    """The source that a record will be stored as, its `id` and `parts` still 0.
-
-    Raises:
-        LibraryError: The record cannot be stored.
-    """
-    record.check()
-    name = normalise_name(record.name)
-    if origin:
-        name = f"{origin}#{name}" if name else origin
-    if not name:
-        raise LibraryError("it has no name")
-    return StoredSource(
-        id=0,
-        collection=collection,
-        name=name,
-        origin=origin,
-        title=record.title,
-        digest=record.digest(),
-        parts=0,
-        metadata=record.metadata,
-    )
-
-
-def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, LIBRARY_BATCH_RECORDS)):
-        yield batch
+def _ended(terms: SharingTerms, now: float) -> bool:
+    return terms.expires_at is not None and now >= terms.expires_at

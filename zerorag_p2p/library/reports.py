@@ -32,6 +32,25 @@ class FileReport:
 
 
 @dataclass(frozen=True, slots=True)
+class AddProgress:
+    """How far adding is.
+
+    Attributes:
+        path: The file that is being read, or was read last.
+        files: How many files were read.
+        bytes: How many bytes of the files were read.
+        documents: How many documents the library holds from what was read.
+    """
+
+    path: str
+    files: int
+    all_files: int
+    bytes: int
+    all_bytes: int
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
 class AddReport:
     """What became of everything that was to be added, in order."""
 

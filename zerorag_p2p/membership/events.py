@@ -150,6 +150,20 @@ class AdvertisementsLost:
     """Advertisements of others are held no more: their owners are gone, or they expired."""
 
 
+@dataclass(frozen=True, slots=True)
+class WithdrawalsPulled:
+    """A peer answered a `PullWithdrawals`.
+
+    Attributes:
+        held: As in the effect.
+        gained: Whether it had a withdrawal that was new and good.
+    """
+
+    peer: PeerId
+    held: bytes
+    gained: bool
+
+
 Event: TypeAlias = (
     Started
     | TimerFired
@@ -167,6 +181,7 @@ Event: TypeAlias = (
     | PullEnded
     | PullWanted
     | AdvertisementsLost
+    | WithdrawalsPulled
 )
 
 
@@ -204,6 +219,19 @@ class PullAdvertisements:
     """Ask `peer` for advertisements of others; then report `PullEnded`, or `ContactFailed`."""
 
     peer: PeerId
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PullWithdrawals:
+    """Ask `peer` for withdrawals that we lack; then report `WithdrawalsPulled`, or `ContactFailed`.
+
+    Attributes:
+        held: Digest of those that the peer holds.
+    """
+
+    peer: PeerId
+    held: bytes
     timeout_s: float
 
 
@@ -268,6 +296,7 @@ Effect: TypeAlias = (
     | Reply
     | RelayPing
     | PullAdvertisements
+    | PullWithdrawals
     | LearnRecord
     | JudgeRoster
     | JudgeObject

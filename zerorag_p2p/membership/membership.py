@@ -39,6 +39,7 @@ from zerorag_p2p.config import (
 )
 from zerorag_p2p.errors import DecodeError, IntegrityError
 from zerorag_p2p.identity.records import PeerRecord, open_record
+from zerorag_p2p.membership.catching_up import CatchingUp
 from zerorag_p2p.membership.detector import (
     AskHelper,
     FailureDetector,
@@ -67,6 +68,7 @@ from zerorag_p2p.membership.events import (
     PullAdvertisements,
     PullEnded,
     PullWanted,
+    PullWithdrawals,
     RecordReceived,
     RelayEnded,
     RelayPing,
@@ -78,6 +80,7 @@ from zerorag_p2p.membership.events import (
     Send,
     Started,
     TimerFired,
+    WithdrawalsPulled,
 )
 from zerorag_p2p.membership.news import Corrections, NewsDesk
 from zerorag_p2p.membership.pulls import PullSchedule
@@ -117,6 +120,7 @@ class Membership:
         members: Number of its members.
         near: Peers that are nearest by content, to be asked for advertisements of others; without
             it nobody is.
+        withdrawals_held: Digest of the withdrawals that the owner holds; empty while it has none.
         open_record: Verifies a record; a simulation of many peers may put in something faster.
     """
 
@@ -132,6 +136,7 @@ class Membership:
         members: int,
         randomness: random.Random,
         near: Callable[[], Iterable[PeerId]] | None = None,
+        withdrawals_held: Callable[[], bytes] = lambda: b"",
         open_record: Callable[[bytes], PeerRecord] = open_record,
     ) -> None:
         self.own = own
@@ -146,6 +151,8 @@ class Membership:
         self._exchanged_at: dict[PeerId, float] = {}
         self._records = RecordBook(lambda peer: peer == own or admit(peer), open_record)
         self._news = NewsDesk(settings, members)
+        self._withdrawals_held = withdrawals_held
+        self._catching_up = CatchingUp(withdrawals_held, settings.exchange_interval_s / 2)
         self._sampler = PeerSampler(
             own, settings, introductions=introductions, usable=self._usable, randomness=randomness
         )
@@ -240,6 +247,9 @@ class Membership:
                     self._pulls.ask_back(peer, now)
             case AdvertisementsLost():
                 self._pull_afresh(now)
+            case WithdrawalsPulled(peer, held, gained):
+                self._catching_up.on_ended(held, gained=gained)
+                return self._carry_out(self._detector.on_contact_succeeded(peer, now))
         return []
 
     def _on_timer(self, now: float) -> list[Effect]:
@@ -296,7 +306,9 @@ class Membership:
             # With the record, a peer that forgot what it signed knows what it has to exceed.
             owed.updates[peer] = accusation
             owed.records[peer] = record
-        return self._news.compose(self._roster_version, owed)
+        return self._news.compose(
+            self._roster_version, owed, withdrawals_held=self._withdrawals_held()
+        )
 
     def _carry_out(self, steps: Sequence[Step]) -> list[Effect]:
         """Turn the detector's steps into messages, and spread its verdicts."""
@@ -453,6 +465,9 @@ class Membership:
         for update in message.news.updates:
             effects += self._on_update(update, owed, now)
         effects += [JudgeObject(peer, *item) for item in self._news.unjudged(message.news)]
+        if self._catching_up.wants(message.news.withdrawals_held, now):
+            timeout_s = self._settings.ping_timeout_s * self.health_factor
+            effects.append(PullWithdrawals(peer, message.news.withdrawals_held, timeout_s))
         version = message.news.roster_version
         if version is not None and version > self._roster_version and now >= self._roster_retry_at:
             timeout_s = self._settings.roster_timeout_s

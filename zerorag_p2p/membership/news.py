@@ -58,10 +58,12 @@ class NewsDesk:
         # Digests, the oldest first.
         self._judged: dict[bytes, None] = {}
 
-    def compose(self, roster_version: int, owed: Corrections) -> News:
+    def compose(
+        self, roster_version: int, owed: Corrections, *, withdrawals_held: bytes = b""
+    ) -> News:
         """News for one message: first what the receiver is owed, then rumours."""
         if not owed and not any(self._queues):
-            return News(roster_version=roster_version)
+            return News(roster_version=roster_version, withdrawals_held=withdrawals_held)
         times = retransmissions(self._settings.retransmit_multiplier, self.members)
         records = dict.fromkeys(list(owed.records.values())[:MAX_GOSSIP_RECORDS])
         room = MAX_GOSSIP_RECORDS - len(records)
@@ -76,6 +78,7 @@ class NewsDesk:
             updates=tuple(updates.values()),
             revocations=self._take_objects(ObjectKind.REVOCATION, times),
             withdrawals=self._take_objects(ObjectKind.WITHDRAWAL, times),
+            withdrawals_held=withdrawals_held,
         )
 
     def _take_objects(self, kind: ObjectKind, times: int) -> tuple[bytes, ...]:

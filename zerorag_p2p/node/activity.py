@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, Literal
 
 from zerorag_p2p.config import KEPT_REFUSALS
-from zerorag_p2p.model import ContentHash, PeerId
+from zerorag_p2p.model import ContentHash, PeerId, RefusalCode
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.figures import Figures
 from zerorag_p2p.node.happenings import (
@@ -21,6 +22,13 @@ from zerorag_p2p.node.happenings import (
     QueryStarted,
     Refused,
 )
+
+#: Codes of refusals that ask to wait.
+_WAIT: Final = frozenset({RefusalCode.RATE_LIMITED, RefusalCode.PAUSED})
+
+#: Of those, how long one stands for others alike, in seconds, and how many are looked through.
+_QUIET_S: Final = 60.0
+_LATELY: Final = 16
 
 
 @dataclass(slots=True)
@@ -100,16 +108,28 @@ class Activity:
         reason: str,
         document: ContentHash | None = None,
     ) -> None:
-        """Take in a refusal; `Refused` explains the arguments."""
-        self.tell(
-            Refused(
-                at=self._clock(),
-                by=by,
-                peer=peer,
-                organisation=self._directory.organisation(peer),
-                request=request,
-                code=code,
-                reason=reason,
-                document=document,
-            )
+        """Take in a refusal; `Refused` explains the arguments.
+
+        Of refusals that ask to wait, those that follow one alike within a minute are counted and
+        not told, so that a flood neither hides the others nor floods the observers.
+        """
+        refused = Refused(
+            at=self._clock(),
+            by=by,
+            peer=peer,
+            organisation=self._directory.organisation(peer),
+            request=request,
+            code=code,
+            reason=reason,
+            document=document,
         )
+        lately = islice(reversed(self.refusals), _LATELY)
+        if code in _WAIT and any(_alike(refused, earlier) for earlier in lately):
+            self.counts.refusals += 1
+        else:
+            self.tell(refused)
+
+
+def _alike(refused: Refused, earlier: Refused) -> bool:
+    passed = refused.at - earlier.at
+    return passed < _QUIET_S and replace(refused, at=earlier.at) == earlier

@@ -9,9 +9,10 @@ from typing import Final
 from zerorag_p2p.errors import AttributionError, DecodeError
 from zerorag_p2p.identity.attribution import Chain, Fault, embedding_hash, verify_chain
 from zerorag_p2p.identity.verification import check_chain, verify_document
-from zerorag_p2p.model import Content, PeerId, Score, decode_content
+from zerorag_p2p.model import Content, PeerId, Score, Vector, decode_content
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus
+from zerorag_p2p.node.withdrawals import Withdrawals
 from zerorag_p2p.routing.walk import ReturnedDocument
 from zerorag_p2p.wire.embedding import int8_wire_bytes
 from zerorag_p2p.wire.fetch import FetchedDocument
@@ -24,19 +25,21 @@ class DocumentChecker:
     """Verifies results and deliveries of other peers for `own`.
 
     The signatures of a chain are checked once and remembered; what depends on the time, the
-    roster and the result at hand is checked every time.
+    roster, withdrawals and the result at hand is checked every time.
     """
 
     def __init__(
         self,
         own: PeerId,
         directory: Directory,
+        withdrawals: Withdrawals,
         clock: Callable[[], float],
         *,
         clock_tolerance_s: float,
     ) -> None:
         self._own = own
         self._directory = directory
+        self._withdrawals = withdrawals
         self._clock = clock
         self._clock_tolerance_s = clock_tolerance_s
 
@@ -55,6 +58,7 @@ class DocumentChecker:
             clock_tolerance_s=self._clock_tolerance_s,
             content_hash=document.content_hash,
             holder=holder,
+            withdrawn=self._withdrawals.covers,
         )
         if document.embedding is not None:
             hashed = embedding_hash(int8_wire_bytes(document.embedding))
@@ -65,7 +69,13 @@ class DocumentChecker:
         return chain
 
     def check_delivery(
-        self, item: FetchedDocument, sender: PeerId, *, score: Score, score_verified: bool
+        self,
+        item: FetchedDocument,
+        sender: PeerId,
+        *,
+        score: Score,
+        score_verified: bool,
+        embedding: Vector | None = None,
     ) -> AnswerDocument:
         """The verified document that `sender` delivered, ready for an answer.
 
@@ -82,6 +92,7 @@ class DocumentChecker:
             content_hash=item.content_hash,
             sender=sender,
             receiver=self._own,
+            withdrawn=self._withdrawals.covers,
         )
         statement = verified.chain.statement
         content = _read_content(item.content)
@@ -98,9 +109,30 @@ class DocumentChecker:
             part=content.part,
             parts=content.parts,
             issued_at=statement.issued_at,
+            redaction=verified.release.redaction,
             content=item.content,
             attribution=item.attribution,
             release=item.release,
+            embedding=embedding,
+        )
+
+    def check_again(self, document: AnswerDocument) -> None:
+        """Hold a document that was verified earlier against the roster and the time of now.
+
+        Raises:
+            AttributionError: It does not verify any more; the message names the first fault.
+        """
+        verify_document(
+            document.attribution,
+            document.release,
+            document.content,
+            roster=self._directory.roster,
+            now=self._clock(),
+            clock_tolerance_s=self._clock_tolerance_s,
+            content_hash=document.content_hash,
+            sender=document.holder.peer,
+            receiver=self._own,
+            withdrawn=self._withdrawals.covers,
         )
 
 

@@ -31,18 +31,20 @@ class Failure:
     Attributes:
         reason: A sentence; the peer's own for a refusal.
         code: The refusal's code, or "".
+        retry_after_s: Seconds after which a refusal says that asking again makes sense.
     """
 
     outcome: Outcome
     reason: str
     code: str = ""
+    retry_after_s: int | None = None
 
 
 def failure_of(error: ZeroRagError) -> Failure:
     """Classify what a request to another peer raised."""
     match error:
         case RemoteRefusal():
-            return Failure(Outcome.REFUSED, error.reason, error.code)
+            return Failure(Outcome.REFUSED, error.reason, error.code, error.retry_after_s)
         case RequestTimeout():
             return Failure(Outcome.TIMED_OUT, str(error))
         case PeerUnreachable() | ConnectionLost():

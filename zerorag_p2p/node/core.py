@@ -10,7 +10,7 @@ import hashlib
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,19 +18,47 @@ from typing import Any
 import trio
 
 from zerorag_p2p import __version__
-from zerorag_p2p.config import MAX_BUDGET, MAX_FANOUT, MAX_K, NodeConfig, RoutingConfig
-from zerorag_p2p.errors import NetworkError, PolicyDenied, UsageError
+from zerorag_p2p.audit.events import AnsweringPaused
+from zerorag_p2p.config import (
+    MAX_BUDGET,
+    MAX_FANOUT,
+    MAX_K,
+    MAX_REASON_BYTES,
+    NodeConfig,
+    RoutingConfig,
+)
+from zerorag_p2p.errors import AttributionError, NetworkError, PolicyDenied, UsageError
+from zerorag_p2p.identity.expiry import Expiry, expiring
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
+from zerorag_p2p.identity.release import sign_release
 from zerorag_p2p.identity.roster import Roster, accept_roster, roster_state
+from zerorag_p2p.identity.withdrawal import Withdrawal
 from zerorag_p2p.membership.detector import PeerState
 from zerorag_p2p.membership.membership import Membership
-from zerorag_p2p.model import ContentHash, Fingerprint, PeerId, Purpose, Vector, View
+from zerorag_p2p.model import (
+    ContentHash,
+    Document,
+    Fingerprint,
+    PeerId,
+    Purpose,
+    Score,
+    Vector,
+    View,
+)
 from zerorag_p2p.node.activity import Activity
+from zerorag_p2p.node.audit_entries import (
+    documents_withdrawn,
+    entry_of,
+    fetch_received,
+    roster_in_force,
+)
+from zerorag_p2p.node.auditing import Audit, NoAudit
 from zerorag_p2p.node.checking import DocumentChecker
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.gossiping import Gossip
+from zerorag_p2p.node.happenings import Happening
 from zerorag_p2p.node.neighborhood import Neighborhood
 from zerorag_p2p.node.network import ConnectionEvent, Network, ProtocolLimits
 from zerorag_p2p.node.outgoing import (
@@ -40,16 +68,27 @@ from zerorag_p2p.node.outgoing import (
     Traffic,
     open_advertisement,
 )
-from zerorag_p2p.node.querying import Querier, QuerySettings
-from zerorag_p2p.node.reports import AnswerDocument, ProgressCallback, QueryReport
+from zerorag_p2p.node.pausing import Pause
+from zerorag_p2p.node.querying import Querier, QuerySettings, RedactedQuestion
+from zerorag_p2p.node.reports import (
+    AnswerDocument,
+    DocumentStatus,
+    ProgressCallback,
+    QueryReport,
+)
 from zerorag_p2p.node.serving import Holdings, Service
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.sketching import Sketching
 from zerorag_p2p.node.state import encode_state, restore_state
+from zerorag_p2p.node.withdrawals import Withdrawals
 from zerorag_p2p.peer import Peer
+from zerorag_p2p.policy.guard import Guard
+from zerorag_p2p.policy.limits import Limits
+from zerorag_p2p.policy.outbound import Sending, sending_of
+from zerorag_p2p.redaction.redaction import Redaction
 from zerorag_p2p.routing.strategy import Strategy, strategy_from
 from zerorag_p2p.routing.walk import Walk
-from zerorag_p2p.wire.fetch import FetchRefused
+from zerorag_p2p.wire.fetch import FetchedDocument, FetchRefused
 from zerorag_p2p.wire.hello import Hello
 from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, GOSSIP, HELLO, LIMITS, QUERY, SUPPORTED
 
@@ -77,6 +116,12 @@ class NodeCore:
         randomness: Decides the order of exploration and whom gossip goes to.
         on_roster: Keeps a newer signed roster that was taken over.
         open_advertisement: How advertisements of other peers are verified.
+        withdrawals: What owners took back; by default kept in memory only.
+        guard: Decides what is let out, and whom questions go to; by default by how collections are
+            shared, and to everybody.
+        pseudonym_secret: What the pseudonyms of single questions are made with.
+        redaction: What of our documents does not leave; by default all that is shared may.
+        audit: Where it is recorded what is asked, answered and given; by default nowhere.
     """
 
     def __init__(
@@ -93,6 +138,11 @@ class NodeCore:
         randomness: random.Random,
         on_roster: Callable[[bytes], None] = lambda _: None,
         open_advertisement: AdvertisementOpener = open_advertisement,
+        withdrawals: Withdrawals | None = None,
+        guard: Guard | None = None,
+        pseudonym_secret: bytes = b"",
+        redaction: Redaction | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self.identity = identity
         self.directory = directory
@@ -101,7 +151,22 @@ class NodeCore:
         self.config = config
         self._clock = clock
         self._on_roster = on_roster
+        self._holdings = holdings
+        if withdrawals is None:
+            withdrawals = Withdrawals(
+                identity,
+                directory.roster.consortium,
+                clock,
+                clock_tolerance_s=config.network.clock_tolerance_s,
+            )
+        self.withdrawals = withdrawals
+        self._token: trio.lowlevel.TrioToken | None = None
         self.activity = Activity(directory, clock)
+        self.limits = Limits(config.limits)
+        self.guard = guard or Guard()
+        self.redaction = redaction or Redaction()
+        self.audit = audit or NoAudit()
+        self._pseudonym_secret = pseudonym_secret or secrets.token_bytes(32)
         self.peer = Peer(
             identity.peer_id,
             holdings,
@@ -110,6 +175,8 @@ class NodeCore:
             dimension=fingerprint.dimension,
             record_of=directory.record,
             preference=self._expected_round_trip,
+            guard=self.guard,
+            withholds=self.redaction.withholds_embeddings,
         )
         self.sessions = Sessions(
             network, directory, self._hello, config.network, clock, activity=self.activity
@@ -146,6 +213,7 @@ class NodeCore:
             members=len(directory.roster.members),
             randomness=randomness,
             near=self._sketching.near if self._sketching.active else None,
+            withdrawals_held=self.withdrawals.summary,
         )
         self._gossip = Gossip(
             membership=self.membership,
@@ -156,8 +224,12 @@ class NodeCore:
             exchanges=self.exchanges,
             import_roster=self.import_roster,
             on_died=self._forget,
+            withdrawals=self.withdrawals,
+            on_withdrawn=self._drop_withdrawn,
             clock=clock,
             tell=self.activity.tell,
+            limits=self.limits,
+            audit=self.audit,
         )
         self._neighborhood = Neighborhood(
             peer=self.peer,
@@ -175,6 +247,7 @@ class NodeCore:
         self._checker = DocumentChecker(
             identity.peer_id,
             directory,
+            self.withdrawals,
             clock,
             clock_tolerance_s=config.network.clock_tolerance_s,
         )
@@ -187,6 +260,7 @@ class NodeCore:
             clock=clock,
             randomness=randomness,
             tell=self.activity.tell,
+            audit=self.audit,
         )
         self.service = Service(
             identity=identity,
@@ -197,6 +271,10 @@ class NodeCore:
             settings=config.routing,
             clock=clock,
             activity=self.activity,
+            limits=self.limits,
+            guard=self.guard,
+            redaction=self.redaction,
+            audit=self.audit,
         )
         handlers = {
             HELLO: self.sessions.answer_hello,
@@ -221,13 +299,43 @@ class NodeCore:
         Raises:
             NetworkError: An address to listen on cannot be used.
         """
-        async with self.network.running():
-            self._gossip.start()
-            async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._gossip.run)
-                self._nursery.start_soon(self._neighborhood.run)
-                yield
-                self._nursery.cancel_scope.cancel()
+        with self.activity.watching(self._record_happening):
+            async with self.network.running():
+                self._gossip.start()
+                self._token = trio.lowlevel.current_trio_token()
+                self.withdrawals.on_issued = self._publish_withdrawal
+                async with trio.open_nursery() as self._nursery:
+                    self._nursery.start_soon(self.audit.run)
+                    self._nursery.start_soon(self._gossip.run)
+                    self._nursery.start_soon(self._neighborhood.run)
+                    yield
+                    self._nursery.cancel_scope.cancel()
+                    self.withdrawals.on_issued = lambda *_: None
+
+    def _record_happening(self, happening: Happening) -> None:
+        entry = entry_of(happening)
+        if entry is not None:
+            self.audit.record(entry)
+
+    def _record_withdrawal(self, withdrawal: Withdrawal) -> None:
+        name = self.directory.name(withdrawal.owner)
+        self.audit.record(documents_withdrawn(withdrawal, name))
+
+    def _publish_withdrawal(self, withdrawal: Withdrawal, sealed: bytes) -> None:
+        """Tell others of a withdrawal of ours, from whatever thread it was made in."""
+        assert self._token is not None, "withdrawals are published while the core runs"
+        logger.info("we took back %s", withdrawal.describe())
+        self._token.run_sync_soon(self._record_withdrawal, withdrawal)
+        self._token.run_sync_soon(self._gossip.publish_withdrawal, sealed)
+
+    def _drop_withdrawn(self, withdrawal: Withdrawal) -> None:
+        """Follow the withdrawal of another owner."""
+        owner = self.directory.organisation(withdrawal.owner) or withdrawal.owner
+        dropped = self._holdings.drop_withdrawn(withdrawal)
+        self._record_withdrawal(withdrawal)
+        logger.info(
+            "%s took back %s; copies deleted here: %d", owner, withdrawal.describe(), dropped
+        )
 
     def addresses(self) -> tuple[str, ...]:
         """The multiaddrs that we tell others to dial, without the /p2p part."""
@@ -273,19 +381,30 @@ class NodeCore:
         routing: str | None = None,
         stopping: str | None = None,
         remember: bool = True,
+        reason: str = "",
+        marks: Sequence[str] = (),
+        at_least: float | None = None,
+        first: Score | None = None,
+        redacted: RedactedQuestion | None = None,
         stop: Callable[[Walk], str | None] | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> QueryReport:
         """Ask the consortium a question whose embedding is given as it will be transmitted.
 
         `runtime.Node.query` explains the arguments and errors. `stop` is a stopping rule of the
-        caller's own, in the place of the algorithm's.
+        caller's own, in the place of the algorithm's. `redacted` is what is sent in the place of
+        the question, as the owner's rules ask for; they are about the question as it is asked.
         """
+        sending = self.sending(embedding, purpose=purpose, marks=marks)
+        if sending.redact and redacted is None:
+            raise PolicyDenied(
+                "the outbound rules ask for the question to be redacted, which cannot be done here"
+            )
         defaults = self.config.routing
         strategy = self._strategy(routing, stopping)
         settings = QuerySettings(
             text=text,
-            embedding=embedding,
+            embedding=embedding if redacted is None else redacted.embedding,
             k=_within("k", k, defaults.k, MAX_K),
             budget=_within("budget", budget, defaults.contact_budget, MAX_BUDGET),
             fanout=_within("fanout", fanout, strategy.fanout, MAX_FANOUT),
@@ -294,7 +413,14 @@ class NodeCore:
             view=view,
             user=user or _OWN_USER,
             strategy=strategy if stop is None else replace(strategy, stop=stop),
-            remember=remember,
+            remember=remember and sending.remember,
+            at_least=at_least,
+            first=first,
+            reason=_one_line("reason", reason) or None,
+            sent=text if redacted is None else redacted.text,
+            removed=() if redacted is None else redacted.rules,
+            sending=sending,
+            pseudonym_secret=self._pseudonym_secret,
         )
         report, walk = await self._querier.run(settings, on_progress)
         neighbor = self.peer.finish_query(walk, self._clock())
@@ -302,6 +428,10 @@ class NodeCore:
             self._nursery.start_soon(self._neighborhood.adopt, neighbor)
             report = replace(report, new_neighbor=self.directory.name(neighbor))
         return report
+
+    def sending(self, embedding: Vector, *, purpose: Purpose, marks: Sequence[str] = ()) -> Sending:
+        """What the owner's rules say about a question whose whole text has this embedding."""
+        return sending_of(self.guard.policy, purpose=purpose, query=embedding, marks=marks)
 
     def _expected_round_trip(self, peer: PeerId) -> float:
         """Seconds until `peer` answers; of one never asked a guess, another one for each."""
@@ -321,7 +451,12 @@ class NodeCore:
         return strategy_from(settings)
 
     async def fetch(
-        self, content_hash: ContentHash, peer: PeerId, *, purpose: Purpose = Purpose.TREAT
+        self,
+        content_hash: ContentHash,
+        peer: PeerId,
+        *,
+        purpose: Purpose = Purpose.TREAT,
+        reason: str = "",
     ) -> AnswerDocument:
         """Fetch one document from `peer` and verify it.
 
@@ -329,23 +464,92 @@ class NodeCore:
             PolicyDenied: The peer refuses it.
             NetworkError: The peer cannot be reached or does not answer.
             AttributionError: What it delivered does not verify.
+            AuditError: It cannot be recorded.
         """
-        reply = await self.exchanges.fetch(
-            peer,
-            [content_hash],
-            purpose=purpose,
-            view=View.PASSAGE,
-            user=_OWN_USER,
-            audit=secrets.token_hex(8),
-            timeout_s=self.config.network.request_timeout_s,
-            traffic=Traffic(),
-        )
+        stated = _one_line("reason", reason) or None
+        reference = secrets.token_hex(8)
+        reply = None
+        await self.audit.commit()
+        try:
+            reply = await self.exchanges.fetch(
+                peer,
+                [content_hash],
+                purpose=purpose,
+                view=View.PASSAGE,
+                user=_OWN_USER,
+                audit=reference,
+                timeout_s=self.config.network.request_timeout_s,
+                traffic=Traffic(),
+                reason=stated,
+            )
+        finally:
+            self.audit.record(
+                fetch_received(
+                    [content_hash],
+                    reply,
+                    reference=reference,
+                    holder=self.directory.name(peer),
+                    user=_OWN_USER,
+                    purpose=purpose,
+                    view=View.PASSAGE,
+                )
+            )
+        await self.audit.commit()
         if isinstance(reply, Failure):
             raise NetworkError(f"{peer}: {reply.reason}")
         (item,) = reply
         if isinstance(item, FetchRefused):
             raise PolicyDenied(f"{peer} refused the document: {item.reason}")
         return self._checker.check_delivery(item, peer, score=1.0, score_verified=False)
+
+    def no_longer_verified(self, documents: Iterable[AnswerDocument]) -> list[ContentHash]:
+        """Those of the verified documents of an earlier answer that do not verify any more."""
+        gone = []
+        for document in documents:
+            if document.status is DocumentStatus.VERIFIED:
+                try:
+                    self._checker.check_again(document)
+                except AttributionError as error:
+                    logger.info("%s is not used again: %s", document.content_hash, error)
+                    gone.append(document.content_hash)
+        return gone
+
+    def own_document(
+        self,
+        document: Document,
+        links: tuple[bytes, ...],
+        *,
+        score: Score,
+        purpose: Purpose,
+        audit: str,
+    ) -> AnswerDocument:
+        """A document of our own holdings, released to ourselves: it proves itself as others do.
+
+        Args:
+            document: The document.
+            links: Its attribution.
+            score: Cosine similarity with the question.
+            purpose: What it is used for.
+            audit: Reference of the question.
+
+        Raises:
+            AttributionError: It may not be used: the terms of a copy have ended, for instance.
+        """
+        content, content_hash = document.content(), document.content_hash()
+        release = sign_release(
+            self.identity,
+            content,
+            content_hash=content_hash,
+            view=View.WHOLE,
+            receiver=self.peer_id,
+            purpose=purpose,
+            audit=audit,
+            now=self._clock(),
+        )
+        item = FetchedDocument(
+            content_hash=content_hash, content=content, attribution=links, release=release
+        )
+        return self._checker.check_delivery(item, self.peer_id, score=score, score_verified=True)
 
     async def import_roster(self, data: bytes) -> Roster:
         """Judge by a newer roster from now on; those it excludes are disconnected and forgotten.
@@ -361,6 +565,7 @@ class NodeCore:
     async def replace_roster(self, roster: Roster, data: bytes) -> None:
         """Judge by another roster, decoded and verified already; see `import_roster`."""
         self.directory.replace_roster(roster, data)
+        self.audit.record(roster_in_force(roster, data))
         self._gossip.on_roster_changed()
         now = self._clock()
         neighbors = {neighbor.peer for neighbor in self.peer.neighbors}
@@ -394,6 +599,22 @@ class NodeCore:
             offer=self._sketching.offer,
         )
 
+    def set_pause(self, pause: Pause | None) -> None:
+        """Answer nobody while there is a pause; answer again with None. Gossip goes on."""
+        self.service.pause = pause
+        reason = "" if pause is None else pause.reason
+        self.audit.record(AnsweringPaused(paused=pause is not None, reason=reason))
+        logger.warning("paused: %s" if pause else "resumed%s", reason)
+
+    def expiring(self) -> list[Expiry]:
+        """What runs out soon, or did."""
+        terms: dict[str, int] = {}
+        for collection in self._holdings.collections():
+            sharing = self._holdings.sharing(collection)
+            if sharing is not None and sharing.terms.expires_at is not None:
+                terms[collection] = sharing.terms.expires_at
+        return expiring(self.directory.roster, self.peer_id, self._clock(), terms=terms)
+
     def status(self) -> dict[str, Any]:
         """How the peer is doing, ready for JSON."""
         now = self._clock()
@@ -418,8 +639,27 @@ class NodeCore:
             "remembered_queries": len(self.peer.memory),
             "advertised_vectors": len(self.peer.advertisements),
             "sketches": {"peers": len(self.peer.sketches), "bytes": self._sketching.size},
+            "withdrawals": len(self.withdrawals),
+            "pause": self.service.pause and self.service.pause.to_json(),
+            "next_key": None,
+            "expiring": [expiry.to_json() for expiry in self.expiring()],
+            "locked_out": [
+                {
+                    "peer": peer,
+                    "organisation": self.directory.organisation(peer),
+                    "request": kind.value,
+                    "until": lock_out.until,
+                    "reason": lock_out.reason,
+                }
+                for peer, kind, lock_out in self.limits.lock_outs(now)
+            ],
             "fingerprint": self.fingerprint.to_map(),
+            "emergencies": {
+                "accesses": self.service.emergencies.accesses,
+                "grants": len(self.guard.grants.entries()),
+            },
             "requests": {"answered": self.service.answered, "refused": self.service.refused},
+            "audit": self.audit.status(),
             "traffic": {
                 **asdict(self.activity.counts),
                 "bytes_sent": self.activity.figures.bytes_sent,
@@ -528,6 +768,12 @@ class NodeCore:
             {name: value for name, value in asdict(refusal).items() if name != "event"}
             for refusal in self.activity.refusals
         ]
+
+
+def _one_line(name: str, text: str) -> str:
+    if len(text.encode()) > MAX_REASON_BYTES or not text.isprintable():
+        raise UsageError(f"{name} has to be one line of at most {MAX_REASON_BYTES} bytes")
+    return text
 
 
 def _within(name: str, value: int | None, default: int, largest: int) -> int:

@@ -74,6 +74,11 @@ class Directory:
         member = self.roster.member(peer)
         return "" if member is None else member.organisation
 
+    def roles(self, peer: PeerId) -> tuple[str, ...]:
+        """The roles the roster names for `peer`; none for a stranger."""
+        member = self.roster.member(peer)
+        return () if member is None else member.roles
+
     def name(self, peer: PeerId) -> PeerName:
         """A peer with its organisation, for reports."""
         return PeerName(peer, self.organisation(peer))

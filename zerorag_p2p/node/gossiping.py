@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 import trio
 
-from zerorag_p2p.config import REVOCATION_LIMIT, WITHDRAWAL_LIMIT
+from zerorag_p2p.config import REVOCATION_LIMIT
 from zerorag_p2p.errors import DecodeError, IntegrityError, RosterError
 from zerorag_p2p.identity.envelope import Domain, open_envelope
+from zerorag_p2p.identity.withdrawal import Withdrawal, withdrawal_digest
 from zerorag_p2p.membership.events import (
     AdvertisementsLost,
     ContactFailed,
@@ -29,6 +31,7 @@ from zerorag_p2p.membership.events import (
     PullAdvertisements,
     PullEnded,
     PullWanted,
+    PullWithdrawals,
     RecordReceived,
     RelayEnded,
     RelayPing,
@@ -40,25 +43,33 @@ from zerorag_p2p.membership.events import (
     Send,
     Started,
     TimerFired,
+    WithdrawalsPulled,
 )
 from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import PeerId, RefusalCode
+from zerorag_p2p.node.auditing import Audit
 from zerorag_p2p.node.contacts import Failure, Outcome
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.happenings import MemberChanged, Observer
 from zerorag_p2p.node.outgoing import Exchanges
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.sketching import Sketching
+from zerorag_p2p.node.withdrawals import Withdrawals
 from zerorag_p2p.peer import Peer
+from zerorag_p2p.policy.limits import Kind, Limits
 from zerorag_p2p.wire.gossip import (
     Ack,
     AdvertisementsReply,
     AdvertisementsRequest,
+    Exchange,
+    GossipReply,
+    GossipRequest,
     RosterReply,
     RosterRequest,
+    WithdrawalsReply,
+    WithdrawalsRequest,
     decode_gossip,
     decode_revocation,
-    decode_withdrawal,
     encode_gossip_reply,
 )
 from zerorag_p2p.wire.refusal import Refusal, encode_refusal
@@ -74,8 +85,12 @@ class Gossip:
         sketching: Asks and answers for advertisements of others.
         import_roster: Takes over a newer roster, or raises `RosterError`.
         on_died: Told of a peer that is gone, with a reason for people.
+        withdrawals: What owners took back.
+        on_withdrawn: Told of every withdrawal that another owner made.
         clock: Unix seconds.
         tell: Takes in what the failure detector finds.
+        limits: Counts what others ask.
+        audit: Keeps heads of audit logs, ours and those of others.
     """
 
     def __init__(
@@ -89,8 +104,12 @@ class Gossip:
         exchanges: Exchanges,
         import_roster: Callable[[bytes], Awaitable[object]],
         on_died: Callable[[PeerId, str], Awaitable[None]],
+        withdrawals: Withdrawals,
+        on_withdrawn: Callable[[Withdrawal], object],
         clock: Callable[[], float],
         tell: Observer,
+        limits: Limits,
+        audit: Audit,
     ) -> None:
         self.membership = membership
         self._peer = peer
@@ -100,8 +119,12 @@ class Gossip:
         self._exchanges = exchanges
         self._import_roster = import_roster
         self._on_died = on_died
+        self._withdrawals = withdrawals
+        self._on_withdrawn = on_withdrawn
         self._clock = clock
         self._tell = tell
+        self._limits = limits
+        self._audit = audit
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
         self._neighbors: tuple[PeerId, ...] = ()
@@ -113,17 +136,24 @@ class Gossip:
 
     async def run(self) -> None:
         """Take part in gossip until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            while True:
-                self._watch_neighbors()
-                if self._sketching.drop_lost():
-                    self._handle(AdvertisementsLost())
-                delay = self.membership.next_timeout() - self._clock()
-                self._changed = trio.Event()
-                with trio.move_on_after(max(delay, 0.0)):
-                    await self._changed.wait()
-                if self.membership.next_timeout() <= self._clock():
-                    self._handle(TimerFired())
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await self._keep_time()
+            finally:
+                self._nursery = None  # others may still tell how their requests ended
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._watch_neighbors()
+            if self._sketching.drop_lost():
+                self._handle(AdvertisementsLost())
+            delay = self.membership.next_timeout() - self._clock()
+            self._changed = trio.Event()
+            with trio.move_on_after(max(delay, 0.0)):
+                await self._changed.wait()
+            if self.membership.next_timeout() <= self._clock():
+                self._handle(TimerFired())
 
     def on_outcome(self, peer: PeerId, outcome: Outcome) -> None:
         """A query or another request to `peer` ended; that is evidence too."""
@@ -146,6 +176,14 @@ class Gossip:
         if self._sessions.get(peer) is None:
             reason = "say hello on this connection first"
             return encode_refusal(Refusal(RefusalCode.HELLO_REQUIRED, reason))
+        refusal = self._limits.admit(peer, Kind.GOSSIP, len(payload), now)
+        if refusal is not None:
+            return encode_refusal(refusal)
+        reply = await self._answer(peer, payload)
+        self._limits.note_reply(peer, len(reply), self._clock())
+        return reply
+
+    async def _answer(self, peer: PeerId, payload: bytes) -> bytes:
         try:
             request = decode_gossip(payload)
         except DecodeError as error:
@@ -159,13 +197,46 @@ class Gossip:
             if isinstance(answer, AdvertisementsReply) and self._sketching.wants(peer, request):
                 self._handle(PullWanted(peer))
             return encode_gossip_reply(answer)
+        if isinstance(request, WithdrawalsRequest):
+            missing = self._withdrawals.missing(request.known)
+            return encode_gossip_reply(WithdrawalsReply(tuple(missing)))
         effects = self._reactor(RequestReceived(peer, request))
         for effect in effects:
             if isinstance(effect, RelayPing):
                 effects = [*effects, *await self._relay(effect)]
         self._carry_out(effects)
         replies = [effect.message for effect in effects if isinstance(effect, Reply)]
-        return encode_gossip_reply(replies[0])
+        return encode_gossip_reply(self._with_your_head(peer, request, replies[0]))
+
+    # Heads of audit logs ride on exchanges; the reactor knows nothing of them.
+
+    def _with_your_head(
+        self, peer: PeerId, request: GossipRequest, reply: GossipReply
+    ) -> GossipReply:
+        """A reply to an exchange, with the head of the asker's log that was held before."""
+        if (
+            isinstance(request, Exchange)
+            and isinstance(reply, Exchange)
+            and request.head is not None
+        ):
+            try:
+                return replace(reply, your_head=self._audit.on_head(peer, request.head))
+            except (DecodeError, IntegrityError) as error:
+                logger.warning("%s shows a bad head of its audit log: %s", peer, error)
+        return reply
+
+    def _take_head_back(self, peer: PeerId, reply: Exchange) -> None:
+        if reply.your_head is None:
+            return
+        try:
+            self._audit.on_head_returned(peer, reply.your_head)
+        except (DecodeError, IntegrityError) as error:
+            logger.warning("%s returned a bad head of our audit log: %s", peer, error)
+
+    def publish_withdrawal(self, sealed: bytes) -> None:
+        """Pass a withdrawal of ours, or one that is new to us, on."""
+        key = withdrawal_digest(sealed).hex()
+        self._handle(ObjectPublished(ObjectKind.WITHDRAWAL, key, sealed))
 
     async def _relay(self, effect: RelayPing) -> list[Effect]:
         reply = await self._exchanges.gossip(
@@ -197,6 +268,8 @@ class Gossip:
                     self._start(self._send, effect)
                 case PullAdvertisements():
                     self._start(self._pull, effect)
+                case PullWithdrawals():
+                    self._start(self._pull_withdrawals, effect)
                 case LearnRecord(peer, record):
                     self._directory.learn(record, peer)
                 case JudgeRoster():
@@ -233,9 +306,12 @@ class Gossip:
             self._nursery.start_soon(work, *arguments)
 
     async def _send(self, effect: Send) -> None:
-        reply = await self._exchanges.gossip(
-            effect.peer, effect.request, timeout_s=effect.timeout_s
-        )
+        request = effect.request
+        if isinstance(request, Exchange):
+            request = replace(request, head=self._audit.head)
+        reply = await self._exchanges.gossip(effect.peer, request, timeout_s=effect.timeout_s)
+        if isinstance(reply, Exchange):
+            self._take_head_back(effect.peer, reply)
         if isinstance(reply, Failure) and reply.outcome is not Outcome.REFUSED:
             self._handle(RequestFailed(effect.peer, effect.request))
         elif isinstance(reply, Failure):
@@ -256,6 +332,17 @@ class Gossip:
         )
         self._handle(PullEnded(effect.peer, gained))
 
+    async def _pull_withdrawals(self, effect: PullWithdrawals) -> None:
+        request = WithdrawalsRequest(tuple(self._withdrawals.digests()))
+        reply = await self._exchanges.gossip(effect.peer, request, timeout_s=effect.timeout_s)
+        if isinstance(reply, Failure) and reply.outcome is not Outcome.REFUSED:
+            self._handle(ContactFailed(effect.peer))
+            return
+        gained = False
+        for sealed in reply.withdrawals if isinstance(reply, WithdrawalsReply) else ():
+            gained |= self._take_withdrawal_in(effect.peer, sealed)
+        self._handle(WithdrawalsPulled(effect.peer, effect.held, gained))
+
     # What other peers pass on.
 
     async def _judge_roster(self, effect: JudgeRoster) -> None:
@@ -269,21 +356,18 @@ class Gossip:
             )
 
     def _judge(self, effect: JudgeObject) -> None:
-        judges = {
-            ObjectKind.REVOCATION: self._judge_revocation,
-            ObjectKind.WITHDRAWAL: self._judge_withdrawal,
-        }
-        try:
-            published = judges[effect.kind](effect.data)
-        except (DecodeError, IntegrityError) as error:
-            logger.warning(
-                "%s passed on a bad %s: %s", effect.peer, effect.kind.name.lower(), error
-            )
+        if effect.kind is ObjectKind.WITHDRAWAL:
+            if self._take_withdrawal_in(effect.peer, effect.data):
+                self.publish_withdrawal(effect.data)
             return
-        if published is not None:
-            self._handle(published)
+        try:
+            published = self._judge_revocation(effect.data)
+        except (DecodeError, IntegrityError) as error:
+            logger.warning("%s passed on a bad revocation: %s", effect.peer, error)
+            return
+        self._handle(published)
 
-    def _judge_revocation(self, data: bytes) -> ObjectPublished | None:
+    def _judge_revocation(self, data: bytes) -> ObjectPublished:
         envelope = open_envelope(data, Domain.REVOCATION, limit=REVOCATION_LIMIT)
         revocation = decode_revocation(envelope.payload)
         roster = self._directory.roster
@@ -295,12 +379,13 @@ class Gossip:
             self._start(self._on_died, revocation.peer, f"is revoked: {revocation.reason}")
         return ObjectPublished(ObjectKind.REVOCATION, f"{revocation.peer} {envelope.signer}", data)
 
-    def _judge_withdrawal(self, data: bytes) -> ObjectPublished | None:
-        envelope = open_envelope(data, Domain.WITHDRAWAL, limit=WITHDRAWAL_LIMIT)
-        withdrawal = decode_withdrawal(envelope.payload)
-        if envelope.signer != withdrawal.owner:
-            raise IntegrityError(f"{envelope.signer} withdraws documents of {withdrawal.owner}")
-        if not self._directory.admits(withdrawal.owner, self._clock()):
-            return None
-        key = f"{withdrawal.owner} {withdrawal.issued_at}"
-        return ObjectPublished(ObjectKind.WITHDRAWAL, key, data)
+    def _take_withdrawal_in(self, peer: PeerId, sealed: bytes) -> bool:
+        """Follow a withdrawal that `peer` passed on; whether it was new and is good."""
+        try:
+            withdrawal = self._withdrawals.take_in(sealed, self._directory.roster)
+        except (DecodeError, IntegrityError) as error:
+            logger.warning("%s passed on a withdrawal that is refused: %s", peer, error)
+            return False
+        if withdrawal is not None:
+            self._on_withdrawn(withdrawal)
+        return withdrawal is not None

@@ -169,6 +169,48 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmergencyAccess:
+    """A peer was given documents that an emergency rule alone lets out.
+
+    Attributes:
+        rules: Names of the rules.
+        request: What it asked for: "query" or "fetch".
+        user: Pseudonym of the person who asks, of the peer's making.
+        audit: Reference under which the peer logs its request.
+        reason: The reason that it stated.
+        first: Whether the peer's time by one of the rules begins with it.
+    """
+
+    event: Literal["emergency-access"] = "emergency-access"
+    at: float
+    peer: PeerId
+    organisation: str
+    rules: tuple[str, ...]
+    request: str
+    user: str
+    audit: str
+    reason: str
+    documents: tuple[ContentHash, ...]
+    first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """Other rules of the owner are in force from now on.
+
+    Attributes:
+        digest: SHA-256 of the file they are from, or "" where there is none.
+        rules, outbound: How many rules there are on documents and on questions.
+    """
+
+    event: Literal["policy-changed"] = "policy-changed"
+    at: float
+    digest: str
+    rules: int
+    outbound: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NeighborAdded:
     """A peer became a neighbour, in place of `evicted` where the view was full."""
 
@@ -211,6 +253,8 @@ Happening: TypeAlias = (
     | QueryAnswered
     | FetchAnswered
     | Refused
+    | EmergencyAccess
+    | PolicyChanged
     | NeighborAdded
     | NeighborRemoved
     | MemberChanged

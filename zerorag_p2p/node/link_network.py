@@ -3,7 +3,7 @@
 What `node.network` promises is kept here, once, for every kind of link. A kind of link says how to
 listen, how to dial and how to open a stream, and nothing else.
 
-The theory, in four rules:
+The theory, in five rules:
 
 1. Every task belongs to a link and every link to the network. Callers only wait for events, so
    that cancelling one harms nothing. Ending a link is one step: it leaves the table, its scope is
@@ -15,7 +15,9 @@ The theory, in four rules:
    have more members than a node may have connections.
 3. A dial is shared by all who want that peer, lives while one of them waits, and tries addresses
    in parallel, each a little after the last (RFC 8305). The first that answers as the peer wins.
-4. The gate is asked before a dial, after every handshake, and for every stream. Nothing of a
+4. Requests of one peer begin one at a time, and between two of them everybody else has a turn
+   (`Answerer`), however many streams a peer has and however many requests it sends at once.
+5. The gate is asked before a dial, after every handshake, and for every stream. Nothing of a
    refused peer stays.
 """
 
@@ -52,6 +54,7 @@ from zerorag_p2p.errors import (
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.network import ConnectionEvent, Gate, Handler, ProtocolLimits
 from zerorag_p2p.node.request_streams import Answerer, Asker, ByteStream
+from zerorag_p2p.node.turns import Turn
 
 _logger = logging.getLogger("zerorag.network")
 
@@ -140,6 +143,7 @@ class LinkNetwork(ABC):
         self._nursery: trio.Nursery | None = None
         self._ages = itertools.count()
         self._warned: OrderedDict[Hashable, None] = OrderedDict()
+        self._turns: dict[PeerId, Turn] = {}  # of peers with a link
 
     # What a kind of link provides.
 
@@ -322,6 +326,7 @@ class LinkNetwork(ABC):
                 self._arrange(peer)
             else:
                 del self._links[peer]
+                self._turns.pop(peer, None)
                 self._tell(peer, connected=False)
         attached.nursery.cancel_scope.cancel()
         attached.link.abort()
@@ -403,6 +408,7 @@ class LinkNetwork(ABC):
             await stream.abort()
             return
         handler, limits = self._handlers[protocol]
+        turn = self._turns.setdefault(peer, Turn())
         attached.served[protocol] += 1
         try:
             with self._counted(attached):
@@ -412,6 +418,7 @@ class LinkNetwork(ABC):
                     handler,
                     limits,
                     max_requests=self._settings.max_requests_per_peer,
+                    turn=turn,
                 )
                 violation = await answerer.run()
         finally:

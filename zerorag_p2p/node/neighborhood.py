@@ -97,6 +97,8 @@ class Neighborhood:
         """Look after the neighbours until cancelled."""
         while True:
             self._drop_departed()
+            # Questions may stay away for long, and what has expired would be saved until then.
+            self._peer.forget_expired(self._clock())
             async with trio.open_nursery() as nursery:
                 limiter = trio.CapacityLimiter(_PARALLEL)
                 for peer in self._due():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
@@ -103,6 +104,8 @@ class Exchanges:
         self._on_outcome = on_outcome
         self._activity = activity
         self._open_advertisement = open_advertisement
+        # Until when (trio's time) a peer wants not to be asked by a protocol.
+        self._not_before: dict[tuple[PeerId, str], tuple[float, Failure]] = {}
 
     async def query(
         self,
@@ -136,6 +139,7 @@ class Exchanges:
         audit: str,
         timeout_s: float,
         traffic: Traffic,
+        reason: str | None = None,
     ) -> list[FetchItem] | Failure:
         """Fetch documents from one holder, in their order; in several requests if need be."""
         deadline = trio.current_time() + timeout_s
@@ -153,6 +157,7 @@ class Exchanges:
                     audit=audit,
                     view=view,
                     deadline_ms=deadline_ms,
+                    reason=reason,
                 )
 
                 def decode(data: bytes) -> list[FetchItem] | Refusal:
@@ -219,6 +224,9 @@ class Exchanges:
         timeout_s: float,
         traffic: Traffic,
     ) -> _Reply | Failure:
+        refused = self.refused_until_later(peer, protocol)
+        if refused is not None:
+            return refused
         patience = min(self._settings.request_timeout_s, timeout_s)
         deadline = trio.current_time() + patience
         try:
@@ -241,12 +249,29 @@ class Exchanges:
         except (NetworkError, RemoteError, RemoteRefusal, DecodeError, IntegrityError) as error:
             failure = failure_of(error)
             if protocol != GOSSIP:
+                self._note_wish(peer, protocol, failure)
                 full_time = patience >= self._settings.request_timeout_s
                 self._on_outcome(peer, failure.outcome, full_time)
             return failure
         if protocol != GOSSIP:
             self._on_outcome(peer, Outcome.ANSWERED, True)
         return reply
+
+    def refused_until_later(self, peer: PeerId, protocol: str) -> Failure | None:
+        """The refusal by which `peer` asked to be left alone for a time that is not over."""
+        until, failure = self._not_before.get((peer, protocol), (-math.inf, None))
+        if failure is None or trio.current_time() < until:
+            return failure
+        del self._not_before[peer, protocol]
+        return None
+
+    def _note_wish(self, peer: PeerId, protocol: str, failure: Failure) -> None:
+        if failure.retry_after_s:
+            now = trio.current_time()
+            over = [key for key, (until, _) in self._not_before.items() if until <= now]
+            for key in over:
+                del self._not_before[key]
+            self._not_before[peer, protocol] = (now + failure.retry_after_s, failure)
 
     async def _ask(
         self,

@@ -6,10 +6,12 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import trio
 
+from zerorag_p2p.audit.events import QueryAsked
 from zerorag_p2p.config import RoutingConfig
 from zerorag_p2p.errors import AttributionError, DecodeError, IntegrityError
 from zerorag_p2p.identity.attribution import Chain
@@ -19,9 +21,12 @@ from zerorag_p2p.model import (
     PeerId,
     Purpose,
     RefusalCode,
+    Score,
     Vector,
     View,
 )
+from zerorag_p2p.node.audit_entries import fetch_received, peer_contacted
+from zerorag_p2p.node.auditing import Audit
 from zerorag_p2p.node.checking import DocumentChecker
 from zerorag_p2p.node.contacts import Failure
 from zerorag_p2p.node.directory import Directory
@@ -32,11 +37,13 @@ from zerorag_p2p.node.reports import (
     AnswerDocument,
     ContactReport,
     DocumentStatus,
+    OtherHolder,
     ProgressCallback,
     QueryProgress,
     QueryReport,
 )
 from zerorag_p2p.peer import Peer, read_result
+from zerorag_p2p.policy.outbound import Sending, pseudonym
 from zerorag_p2p.routing.evidence import PeerReferral
 from zerorag_p2p.routing.strategy import Strategy
 from zerorag_p2p.routing.walk import (
@@ -63,6 +70,23 @@ _CONTACT_SHARE = 0.5
 _MAX_REJECTED = 100
 
 DEADLINE_REACHED = "deadline reached"
+GOOD_ENOUGH = "a document that is good enough was found"
+NOT_YET_FETCHED = "its text is not fetched yet"
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedQuestion:
+    """What is sent of a question.
+
+    Attributes:
+        text: What is left of it.
+        embedding: Of what is left, as it will be transmitted.
+        rules: Ids of the rules that removed something.
+    """
+
+    text: str
+    embedding: Vector
+    rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +95,15 @@ class QuerySettings:
 
     Attributes:
         embedding: Of the question, as it will be transmitted.
-        user: Pseudonym of the user who asks, or "".
+        user: Who asks, or "".
         remember: Whether the peers asked may remember the query.
+        at_least: Score that a document has to exceed to be counted, where only a count is wanted.
+        first: Score of a document that ends the walk.
+        reason: Why emergency access is asked for.
+        sent: What of the text the embedding is of: all of it, unless something was redacted.
+        removed: Ids of the rules that removed something.
+        sending: The rules about the question, which say whom it may go to.
+        pseudonym_secret: Makes the pseudonym, where the question goes out under one of its own.
     """
 
     text: str
@@ -86,6 +117,19 @@ class QuerySettings:
     user: str
     strategy: Strategy
     remember: bool
+    at_least: Score | None = None
+    first: Score | None = None
+    reason: str | None = None
+    sent: str = ""
+    removed: tuple[str, ...] = ()
+    sending: Sending = field(default_factory=Sending)
+    pseudonym_secret: bytes = b""
+
+    def sent_as(self, audit: str) -> str:
+        """The name under which the question goes out."""
+        if not self.sending.pseudonym:
+            return self.user
+        return pseudonym(self.pseudonym_secret, user=self.user, audit=audit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +141,14 @@ class _Ended:
     milliseconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A holder's attribution of a result, as it came and verified."""
+
+    chain: Chain
+    attribution: tuple[bytes, ...]
+
+
 @dataclass(slots=True)
 class _Running:
     """A query under way; times are trio's. After `half_time` the walk hurries."""
@@ -104,6 +156,8 @@ class _Running:
     settings: QuerySettings
     walk: Walk
     audit: str
+    sent_as: str
+    withheld: tuple[PeerId, ...]
     narration: Narration
     half_time: float
     walk_deadline: float
@@ -111,7 +165,7 @@ class _Running:
     on_progress: ProgressCallback | None
     traffic: Traffic = field(default_factory=Traffic)
     ended: dict[PeerId, _Ended] = field(default_factory=dict)
-    chains: dict[ContentHash, Chain] = field(default_factory=dict)
+    claims: dict[ContentHash, dict[PeerId, _Claim]] = field(default_factory=dict)
     rejected: list[AnswerDocument] = field(default_factory=list)
 
     @property
@@ -133,6 +187,7 @@ class Querier:
         clock: Callable[[], float],
         randomness: random.Random,
         tell: Observer,
+        audit: Audit,
     ) -> None:
         self._exchanges = exchanges
         self._directory = directory
@@ -142,34 +197,45 @@ class Querier:
         self._clock = clock
         self._randomness = randomness
         self._tell = tell
+        self._audit = audit
 
     async def run(
         self, settings: QuerySettings, on_progress: ProgressCallback | None = None
     ) -> tuple[QueryReport, Walk]:
-        """Walk, fetch, verify. Returns by the query's deadline with what could be had."""
+        """Walk, fetch, verify. Returns by the query's deadline with what could be had.
+
+        Raises:
+            AuditError: It cannot be recorded, so nothing is asked, or nothing shown.
+        """
         started_at = self._clock()
         started = trio.current_time()
+        members = self._directory.members(started_at)
         walk = self._peer.begin_query(
             settings.embedding,
             now=started_at,
             randomness=self._randomness,
-            roster=self._directory.members(started_at),
+            roster=members,
             k=settings.k,
             budget=settings.budget,
             fanout=settings.fanout,
             strategy=settings.strategy,
+            may_ask=partial(self._may_ask, settings),
         )
         audit = secrets.token_hex(8)
         running = _Running(
             settings=settings,
             walk=walk,
             audit=audit,
+            sent_as=settings.sent_as(audit),
+            withheld=tuple(peer for peer in members if not self._may_ask(settings, peer)),
             narration=Narration(audit, self._directory, self._clock, self._tell),
             half_time=started + settings.timeout_s * _WALK_SHARE / 2,
             walk_deadline=started + settings.timeout_s * _WALK_SHARE,
             deadline=started + settings.timeout_s,
             on_progress=on_progress,
         )
+        self._record_question(running)
+        await self._audit.commit()
         running.narration.begin(
             text=settings.text,
             k=settings.k,
@@ -184,9 +250,33 @@ class Querier:
             self._give_up(running)
             documents = await self._fetch(running)
             report = self._report(running, documents, started_at, trio.current_time() - started)
+            await self._audit.commit()
         finally:
             running.narration.end(report, walk, running.traffic, trio.current_time() - started)
         return report, walk
+
+    def _record_question(self, running: _Running) -> None:
+        settings = running.settings
+        query, text = self._audit.question(settings.text)
+        self._audit.record(
+            QueryAsked(
+                reference=running.audit,
+                user=settings.user,
+                sent_as=running.sent_as if running.sent_as != settings.user else "",
+                purpose=settings.purpose,
+                view=settings.view,
+                query=query,
+                text=text,
+                reason=settings.reason or "",
+            )
+        )
+
+    def _may_ask(self, settings: QuerySettings, peer: PeerId) -> bool:
+        """Whether our own rules let a member have the question."""
+        directory = self._directory
+        return settings.sending.may_receive(
+            peer, directory.organisation(peer), directory.roles(peer)
+        )
 
     # The walk.
 
@@ -212,6 +302,8 @@ class Querier:
                     case Waiting():
                         self._take_in(running, await receive.receive())
                     case Finished():
+                        # In flight are only requests that were given up.
+                        nursery.cancel_scope.cancel()
                         return
 
     async def _contact(
@@ -233,22 +325,28 @@ class Querier:
                 budget_left=contact.budget_left,
                 deadline_ms=deadline_ms,
                 purpose=settings.purpose,
-                user=settings.user,
+                user=running.sent_as,
                 audit=running.audit,
                 view=settings.view,
                 remember_until=remember_until,
                 have=contact.have,
-                above=contact.above,
+                above=contact.above if settings.at_least is None else settings.at_least,
+                reason=settings.reason,
             )
 
         began = trio.current_time()
-        reply = await self._exchanges.query(
-            contact.peer,
-            request,
-            dimension=self._peer.dimension,
-            timeout_s=(running.walk_deadline - began) * _CONTACT_SHARE,
-            traffic=running.traffic,
-        )
+        reply = None
+        try:
+            reply = await self._exchanges.query(
+                contact.peer,
+                request,
+                dimension=self._peer.dimension,
+                timeout_s=(running.walk_deadline - began) * _CONTACT_SHARE,
+                traffic=running.traffic,
+            )
+        finally:
+            name = self._directory.name(contact.peer)
+            self._audit.record(peer_contacted(running.audit, name, reply))
         await send.send(_Ended(contact.peer, reply, (trio.current_time() - began) * 1000))
 
     def _take_in(self, running: _Running, ended: _Ended) -> None:
@@ -261,10 +359,27 @@ class Querier:
             return
         documents, referrals = read_result(running.settings.embedding, ended.reply)
         accepted = [item for item in documents if self._accept(running, item, peer)]
+        known = {found.document.content_hash for found in walk.results()}
         records = {referral.peer: referral.record for referral in ended.reply.referrals}
         walk.on_reply(peer, accepted, self._members_among(referrals, records))
         self._progress(running, "reply", peer)
         self._narrate_contact_end(running, peer)
+        results = walk.results()
+        self._tell_found(
+            running, [item for item in results if item.document.content_hash not in known], peer
+        )
+        first = running.settings.first
+        if first is not None and results and results[0].score >= first:
+            walk.stop(GOOD_ENOUGH)
+
+    def _tell_found(self, running: _Running, hits: Iterable[FoundDocument], holder: PeerId) -> None:
+        """Tell of hits that entered the result; their texts are fetched after the walk."""
+        if running.on_progress is not None:
+            for found in hits:
+                hit = self._without_text(
+                    running, found, holder, DocumentStatus.UNAVAILABLE, NOT_YET_FETCHED
+                )
+                self._progress(running, "found", holder, document=hit)
 
     def _narrate_contact_end(self, running: _Running, peer: PeerId) -> None:
         walk = running.walk
@@ -279,7 +394,8 @@ class Querier:
         except (AttributionError, DecodeError) as error:
             self._reject(running, document, holder, str(error))
             return False
-        running.chains.setdefault(document.content_hash, chain)
+        claims = running.claims.setdefault(document.content_hash, {})
+        claims[holder] = _Claim(chain, document.attribution)
         return True
 
     def _members_among(
@@ -355,16 +471,32 @@ class Querier:
         self._progress(running, "fetch", holder)
         running.narration.fetch(holder, len(wanted))
         began = trio.current_time()
-        reply = await self._exchanges.fetch(
-            holder,
-            [found.document.content_hash for found in wanted],
-            purpose=running.settings.purpose,
-            view=running.settings.view,
-            user=running.settings.user,
-            audit=running.audit,
-            timeout_s=running.time_left,
-            traffic=running.traffic,
-        )
+        hashes = [found.document.content_hash for found in wanted]
+        reply = None
+        try:
+            reply = await self._exchanges.fetch(
+                holder,
+                hashes,
+                purpose=running.settings.purpose,
+                view=running.settings.view,
+                user=running.sent_as,
+                audit=running.audit,
+                timeout_s=running.time_left,
+                traffic=running.traffic,
+                reason=running.settings.reason,
+            )
+        finally:
+            self._audit.record(
+                fetch_received(
+                    hashes,
+                    reply,
+                    reference=running.audit,
+                    holder=self._directory.name(holder),
+                    user=running.sent_as,
+                    purpose=running.settings.purpose,
+                    view=running.settings.view,
+                )
+            )
         delivered = []
         for number, found in enumerate(wanted):
             if isinstance(reply, Failure):
@@ -377,6 +509,9 @@ class Querier:
                 running.rejected.append(answer)
             answers[found.document.content_hash] = answer
             delivered.append(answer)
+            # The proofs are long, and come with the whole answer.
+            told = replace(answer, content=b"", attribution=(), release=b"")
+            self._progress(running, "document", holder, document=told)
         running.narration.fetch_ended(holder, delivered, trio.current_time() - began)
 
     def _delivered(
@@ -392,6 +527,7 @@ class Querier:
                 holder,
                 score=found.score,
                 score_verified=found.document.embedding is not None,
+                embedding=found.document.embedding,
             )
         except AttributionError as error:
             logger.warning("rejected a document fetched from %s: %s", holder, error)
@@ -405,7 +541,8 @@ class Querier:
         status: DocumentStatus,
         fault: str,
     ) -> AnswerDocument:
-        statement = running.chains[found.document.content_hash].statement
+        claims = running.claims[found.document.content_hash]
+        statement = claims[found.holders[0]].chain.statement
         return AnswerDocument(
             content_hash=found.document.content_hash,
             status=status,
@@ -418,6 +555,20 @@ class Querier:
             issued_at=statement.issued_at,
             attribution=found.document.attribution,
         )
+
+    def _with_others(self, running: _Running, document: AnswerDocument) -> AnswerDocument:
+        claims = running.claims.get(document.content_hash, {})
+        others = tuple(
+            OtherHolder(
+                owner=self._directory.name(claim.chain.statement.owner),
+                holder=self._directory.name(peer),
+                collection=claim.chain.statement.collection,
+                attribution=claim.attribution,
+            )
+            for peer, claim in claims.items()
+            if peer != document.holder.peer
+        )
+        return replace(document, others=others)
 
     # The report.
 
@@ -442,7 +593,7 @@ class Querier:
             fanout=settings.fanout,
             started_at=started_at,
             milliseconds=seconds * 1000,
-            documents=tuple(documents),
+            documents=tuple(self._with_others(running, document) for document in documents),
             rejected=tuple(running.rejected),
             contacts=tuple(self._contacts(running)),
             stopped=finished.reason,
@@ -451,7 +602,17 @@ class Querier:
             bytes_received=running.traffic.received,
             fingerprint=self._peer.fingerprint,
             consortium=self._directory.roster.consortium,
+            sent=settings.sent or settings.text,
+            sent_as=running.sent_as,
+            removed=settings.removed,
+            outbound=tuple(rule.name for rule in settings.sending.rules),
+            withheld=tuple(self._directory.name(peer) for peer in running.withheld),
+            count=self._count(running) if settings.view is View.COUNT else None,
         )
+
+    def _count(self, running: _Running) -> int:
+        replies = (ended.reply for ended in running.ended.values())
+        return sum(reply.count or 0 for reply in replies if isinstance(reply, QueryResult))
 
     def _contacts(self, running: _Running) -> Iterable[ContactReport]:
         return (self._contact_report(running, step) for step in running.walk.steps)
@@ -472,9 +633,18 @@ class Querier:
             referrals=step.referrals,
             new_candidates=step.new_candidates,
             milliseconds=ended.milliseconds if ended else 0.0,
+            count=ended.reply.count if ended and isinstance(ended.reply, QueryResult) else None,
         )
 
-    def _progress(self, running: _Running, event: str, peer: PeerId, detail: str = "") -> None:
+    def _progress(
+        self,
+        running: _Running,
+        event: str,
+        peer: PeerId,
+        detail: str = "",
+        *,
+        document: AnswerDocument | None = None,
+    ) -> None:
         if running.on_progress is None:
             return
         results = running.walk.results()
@@ -488,5 +658,6 @@ class Querier:
                 found=len(results),
                 best=results[0].score if results else None,
                 detail=detail,
+                document=document,
             )
         )

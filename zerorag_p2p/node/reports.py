@@ -6,10 +6,14 @@ import base64
 import dataclasses
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
-from zerorag_p2p.model import ContentHash, PeerId
+from zerorag_p2p.model import ContentHash, PeerId, Vector
+
+#: Marks a field that is left out of the JSON.
+_UNTOLD: Final = MappingProxyType({"json": False})
 
 
 class DocumentStatus(enum.StrEnum):
@@ -36,6 +40,16 @@ class PeerName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherHolder:
+    """A further peer that returned the same content, and the attribution it gave; it verifies."""
+
+    owner: PeerName
+    holder: PeerName
+    collection: str
+    attribution: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDocument:
     """One document of an answer.
 
@@ -44,7 +58,12 @@ class AnswerDocument:
         score_verified: Whether the querier computed the score from the document's embedding.
         holder: Who delivered it, or returned the hit.
         fault: For REJECTED, DENIED and UNAVAILABLE: why.
+        redaction: Rules by which the holder removed something; it alone vouches for such a text.
         content: Canonical content; `attribution` and `release` prove where it comes from.
+        embedding: The embedding that came with the hit, checked against the owner's statement; not
+            part of the JSON.
+        others: Who returned the same content besides `holder`.
+        metadata: Of a document of our own: what is kept beside its text, page and section included.
     """
 
     content_hash: ContentHash
@@ -60,9 +79,13 @@ class AnswerDocument:
     part: int = 0
     parts: int = 1
     issued_at: int | None = None
+    redaction: tuple[str, ...] = ()
     content: bytes = b""
     attribution: tuple[bytes, ...] = ()
     release: bytes = b""
+    others: tuple[OtherHolder, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    embedding: Vector | None = field(default=None, repr=False, compare=False, metadata=_UNTOLD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +98,7 @@ class ContactReport:
         reason: The peer's sentence for a refusal, ours for a failure; empty for an answer.
         evidence: What led to the contact: "advertisement", "query memory" or "exploration".
         score: Score of that evidence; None for exploration.
+        count: How many documents match, where only that was asked for and told.
     """
 
     peer: PeerId
@@ -89,6 +113,7 @@ class ContactReport:
     referrals: int = 0
     new_candidates: int = 0
     milliseconds: float = 0.0
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +126,12 @@ class QueryReport:
         complete: False when the deadline cut the walk or a document could not be fetched.
         bytes_sent, bytes_received: Payload bytes of every contact and fetch.
         new_neighbor: The peer that became a neighbour through this query.
+        sent: What of the query was embedded and sent; less than `query` if something was redacted.
+        sent_as: The name under which it was sent.
+        removed: Ids of the redaction rules that removed something.
+        outbound: Names of our own rules about the query.
+        withheld: Members that these rules keep the query from; none of them was asked.
+        count: How many documents match at the peers asked, where only that was asked for.
     """
 
     audit: str
@@ -122,6 +153,12 @@ class QueryReport:
     fingerprint: str
     consortium: str
     new_neighbor: PeerName | None = None
+    sent: str = ""
+    sent_as: str = ""
+    removed: tuple[str, ...] = ()
+    outbound: tuple[str, ...] = ()
+    withheld: tuple[PeerName, ...] = ()
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +166,12 @@ class QueryProgress:
     """Something happened in a running query.
 
     Attributes:
-        event: "contact", "reply", "failure" or "fetch".
+        event: "contact", "reply", "failure", "found", "fetch" or "document".
         contacted: Contacts so far.
         found: Documents held so far.
         best: Score of the best of them.
+        document: With "found", a hit that is among the best so far, its text not yet fetched; with
+            "document", what a holder delivered of a result, without its proofs.
     """
 
     event: str
@@ -143,6 +182,7 @@ class QueryProgress:
     found: int
     best: float | None = None
     detail: str = ""
+    document: AnswerDocument | None = None
 
 
 #: Called from the query's own task; must not block.
@@ -153,7 +193,9 @@ def to_json(report: Any) -> Any:
     """A report as JSON values; bytes become base64 text, minus infinity never occurs."""
     if dataclasses.is_dataclass(report) and not isinstance(report, type):
         return {
-            item.name: to_json(getattr(report, item.name)) for item in dataclasses.fields(report)
+            item.name: to_json(getattr(report, item.name))
+            for item in dataclasses.fields(report)
+            if item.metadata != _UNTOLD
         }
     if isinstance(report, bytes):
         return base64.b64encode(report).decode()

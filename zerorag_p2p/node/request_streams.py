@@ -23,6 +23,7 @@ import trio
 from zerorag_p2p.errors import ConnectionLost, DecodeError, RemoteError
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.node.network import Handler, ProtocolLimits
+from zerorag_p2p.node.turns import Turn
 from zerorag_p2p.wire.framing import MAX_REQUEST_ID, FrameReader, encode_frame
 
 _logger = logging.getLogger("zerorag.network")
@@ -208,7 +209,12 @@ class Asker:
 
 
 class Answerer:
-    """The answering end: hands every request to a handler and sends back what it returns."""
+    """The answering end: hands every request to a handler and sends back what it returns.
+
+    Args:
+        turn: Shared by all streams of the peer, so that a flood of its requests costs others one
+            handler at a time.
+    """
 
     def __init__(
         self,
@@ -218,12 +224,14 @@ class Answerer:
         limits: ProtocolLimits,
         *,
         max_requests: int,
+        turn: Turn,
     ) -> None:
         self._stream = stream
         self._peer = peer
         self._handler = handler
         self._limits = limits
         self._slots = trio.Semaphore(max_requests)
+        self._turn = turn
         self._writing = trio.Lock()
 
     async def run(self) -> DecodeError | None:
@@ -266,6 +274,7 @@ class Answerer:
 
     async def _answer(self, request_id: int, payload: bytes, scope: trio.CancelScope) -> None:
         try:
+            await self._turn.take()
             reply = await self._call_handler(payload)
             if reply is None:
                 scope.cancel()

@@ -10,36 +10,69 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import trio
 
-from zerorag_p2p.config import MAX_ROSTER_BYTES, NodeConfig
+from zerorag_p2p.audit.events import AnsweringPaused
+from zerorag_p2p.config import KEPT_ANSWERS, MAX_ROSTER_BYTES, NodeConfig
 from zerorag_p2p.embedding.embedder import open_embedder
-from zerorag_p2p.errors import ConfigError, DecodeError, LibraryError, LocalError, UsageError
+from zerorag_p2p.errors import (
+    AttributionError,
+    ConfigError,
+    DecodeError,
+    EmbedderUnavailable,
+    LibraryError,
+    LocalError,
+    UsageError,
+)
 from zerorag_p2p.files import read_bounded, write_atomic
 from zerorag_p2p.home import Home
+from zerorag_p2p.identity.attribution import open_statement
 from zerorag_p2p.identity.keys import Identity, parse_peer_id
 from zerorag_p2p.identity.roster import Roster, open_roster
 from zerorag_p2p.library.library import Library
-from zerorag_p2p.model import CONTENT_HASH_DIGITS, ContentHash, PeerId, Purpose, Vector, View
+from zerorag_p2p.model import (
+    CONTENT_HASH_DIGITS,
+    ContentHash,
+    PeerId,
+    Purpose,
+    ScoredDocument,
+    Vector,
+    View,
+)
+from zerorag_p2p.node.audit_entries import policy_in_force, roster_in_force
+from zerorag_p2p.node.auditing import NodeAudit
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
-from zerorag_p2p.node.files import HomeLock, load_identity
+from zerorag_p2p.node.files import HomeLock, load_identity, load_peer_id, local_secret
+from zerorag_p2p.node.following import FolderFollower
 from zerorag_p2p.node.happenings import Observer
+from zerorag_p2p.node.keeping import Keeper, KeptCopy
 from zerorag_p2p.node.libp2p_network import Libp2pNetwork
 from zerorag_p2p.node.network import Network
+from zerorag_p2p.node.pausing import Pause, read_pause, remove_pause, write_pause
+from zerorag_p2p.node.policies import PolicyFile, load_grants, save_grants
 from zerorag_p2p.node.process import process_figures
+from zerorag_p2p.node.querying import RedactedQuestion
+from zerorag_p2p.node.redactor import open_redaction, warn_of_unknown
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, ProgressCallback, QueryReport
+from zerorag_p2p.node.rotation import complete_rotation, due_key
 from zerorag_p2p.node.signing import statement_signer
 from zerorag_p2p.node.state import STATE_LIMIT
+from zerorag_p2p.node.withdrawals import Withdrawals
+from zerorag_p2p.policy.guard import Guard
+from zerorag_p2p.redaction.redaction import redact, rule_ids
 from zerorag_p2p.wire.embedding import transmitted
 
 logger = logging.getLogger("zerorag.node")
+
+_DAY_S: Final = 86_400
 
 
 class Node:
@@ -54,10 +87,20 @@ class Node:
     Attributes:
         core: What takes part in the network.
         library: Our documents. Its methods block: call them in a thread.
+        keeper: Puts copies of others' documents into it. Its methods block, too.
+        follower: Follows the folders that are watched.
+        policy: The file of our rules.
+        superseded: Set when another key takes the place of ours: the node has to end, and its home
+            to be started anew.
+        audit: The log of what is asked, answered and given.
     """
 
+    audit: NodeAudit
     core: NodeCore
+    follower: FolderFollower
+    keeper: Keeper
     library: Library
+    policy: PolicyFile
 
     def __init__(
         self,
@@ -74,7 +117,10 @@ class Node:
         self._stack = AsyncExitStack()
         self._embedding_limiter = trio.CapacityLimiter(1)
         self._started_at = 0.0
+        self.superseded = trio.Event()
         self._saved_state = b""
+        # Documents of the last answers, by audit reference, in case copies shall be kept.
+        self._answers: dict[str, tuple[AnswerDocument, ...]] = {}
 
     # Starting and stopping.
 
@@ -90,19 +136,56 @@ class Node:
     async def _start(self, stack: AsyncExitStack) -> None:
         self.home.require()
         stack.enter_context(HomeLock(self.home.root))
-        identity = load_identity(self.home.key)
         signed_roster = self._read_roster()
-        directory = Directory(identity.peer_id, open_roster(signed_roster), signed_roster)
+        roster = open_roster(signed_roster)
+        next_key = due_key(self.home, roster, self._clock())
+        identity = load_identity(next_key or self.home.key)
+        directory = Directory(identity.peer_id, roster, signed_roster)
         bootstrap = self._configure_bootstrap(directory)
         self.embedder = open_embedder(self.config.embedding)
+        withdrawals = Withdrawals(
+            identity,
+            directory.roster.consortium,
+            self._clock,
+            clock_tolerance_s=self.config.network.clock_tolerance_s,
+            path=self.home.withdrawals,
+        )
+        redaction = open_redaction(self.config.redaction)
         self.library = Library(
             self.home.library,
             self.embedder,
             statement_signer(
-                identity, self.embedder.fingerprint, directory.roster.consortium, self._clock
+                identity,
+                self.embedder.fingerprint,
+                directory.roster.consortium,
+                self._clock,
+                not_before=withdrawals.not_before,
             ),
+            retract=withdrawals.retract,
+            redaction=redaction,
         )
         stack.callback(self.library.close)
+        warn_of_unknown(redaction, self.library.collections())
+        self.keeper = Keeper(
+            identity, self.library, self.embedder, self._clock, withdrawn=withdrawals.covers
+        )
+        self.follower = FolderFollower(self.library, self._clock)
+        if next_key is not None:
+            await trio.to_thread.run_sync(self._go_over_to, identity)
+        self.audit = NodeAudit.open(
+            self.home,
+            identity,
+            self.config.audit,
+            clock=self._clock,
+            admits=lambda peer: directory.admits(peer, self._clock()),
+        )
+        stack.callback(self.audit.close)
+        guard = Guard()
+        load_grants(self.home, guard)
+        self.policy = PolicyFile(self.home, guard, self.embedder, self._clock)
+        await trio.to_thread.run_sync(self.policy.load)
+        paused = read_pause(self.home.pause)
+        self._record_start(directory, guard, paused)
         self.core = NodeCore(
             identity=identity,
             directory=directory,
@@ -114,7 +197,15 @@ class Node:
             clock=self._clock,
             randomness=random.Random(secrets.randbits(64)),
             on_roster=lambda data: write_atomic(self.home.roster, data),
+            redaction=redaction,
+            guard=guard,
+            pseudonym_secret=local_secret(self.home.pseudonym_key),
+            audit=self.audit,
+            withdrawals=withdrawals,
         )
+        self.policy.activity = self.core.activity
+        self.core.service.emergencies.on_changed = lambda: save_grants(self.home, guard)
+        self.core.service.pause = paused
         self._restore()
         stack.callback(self._save)
         await stack.enter_async_context(self.core.running())
@@ -122,8 +213,35 @@ class Node:
         nursery = await stack.enter_async_context(trio.open_nursery())
         stack.callback(nursery.cancel_scope.cancel)
         nursery.start_soon(self._save_regularly)
-        nursery.start_soon(trio.to_thread.run_sync, self.library.maintain)
+        nursery.start_soon(self._warn_daily)
+        nursery.start_soon(self._await_rotation)
+        nursery.start_soon(self.policy.watch, self.config.network.maintenance_interval_s)
+        nursery.start_soon(trio.to_thread.run_sync, self._embed_missing)
+        nursery.start_soon(self._drop_ended)
+        nursery.start_soon(self._save_withdrawals)
+        nursery.start_soon(self.follower.run)
         logger.info("%s (%s) is running", self.organisation, self.peer_id)
+
+    def _record_start(self, directory: Directory, guard: Guard, paused: Pause | None) -> None:
+        """Record what may have changed while the node did not run."""
+        assert directory.signed_roster is not None, "a node has the roster as it was signed"
+        self.audit.record(roster_in_force(directory.roster, directory.signed_roster))
+        self.audit.record(
+            policy_in_force(
+                str(self.policy.status()["sha256"]),
+                rules=len(guard.policy.rules),
+                outbound=len(guard.policy.outbound),
+            )
+        )
+        if paused is not None:
+            self.audit.record(AnsweringPaused(paused=True, reason=paused.reason))
+
+    def _go_over_to(self, successor: Identity) -> None:
+        """End the rotation of the key: sign our documents anew, then put the next key in place."""
+        peer = successor.peer_id
+        count = self.library.sign_again(lambda link: open_statement(link).owner != peer)
+        complete_rotation(self.home)
+        logger.warning("the key is %s from now on; %d documents were signed anew", peer, count)
 
     def _network(self, identity: Identity, directory: Directory) -> Network:
         return self._make_network(
@@ -158,6 +276,14 @@ class Node:
         directory.configure_addresses(addresses)
         return list(addresses)
 
+    def _embed_missing(self) -> None:
+        """Embed what the model or the redaction of before embedded; then look after graphs."""
+        try:
+            self.library.embed_missing()
+        except EmbedderUnavailable as error:
+            logger.error("documents without an embedding are not found: %s", error)
+            self.library.maintain()
+
     # State across restarts.
 
     def _restore(self) -> None:
@@ -173,11 +299,70 @@ class Node:
         if state != self._saved_state:
             write_atomic(self.home.state, state, mode=0o600)
             self._saved_state = state
+        self.core.withdrawals.save()
 
     async def _save_regularly(self) -> None:
         while True:
             await trio.sleep(self.config.network.save_interval_s)
             self._save()
+
+    async def _save_withdrawals(self) -> None:
+        while True:
+            await trio.sleep(self.config.network.maintenance_interval_s)
+            await trio.to_thread.run_sync(self.core.withdrawals.save)
+
+    # What ends with time.
+
+    async def _drop_ended(self) -> None:
+        """Delete copies that their owners' terms or withdrawals have ended, now and regularly."""
+        for withdrawal in self.core.withdrawals.all():  # that a crash left no time to follow
+            await trio.to_thread.run_sync(self.library.drop_withdrawn, withdrawal)
+        while True:
+            try:
+                dropped = await trio.to_thread.run_sync(self.library.drop_ended, self._clock())
+            except LibraryError as error:
+                logger.error("what has ended is not deleted: %s", error)
+            else:
+                if dropped:
+                    logger.info("deleted or unshared after the end of their terms: %d", dropped)
+            await trio.sleep(self.config.network.save_interval_s)
+
+    async def _warn_daily(self) -> None:
+        while True:
+            for expiry in self.core.expiring():
+                logger.warning("%s", expiry.sentence)
+            await trio.sleep(_DAY_S)
+
+    async def _await_rotation(self) -> None:
+        # Time alone makes a key due.
+        while due_key(self.home, self.core.directory.roster, self._clock()) is None:  # noqa: ASYNC110
+            await trio.sleep(self.config.network.maintenance_interval_s)
+        logger.warning("a new key takes the place of ours: the node has to start anew")
+        self.superseded.set()
+
+    # Answering nobody.
+
+    def pause(self, reason: str = "") -> Pause:
+        """Refuse every query, fetch and request for our advertisement until `resume`.
+
+        Across restarts. Our own queries and gossip go on.
+
+        Args:
+            reason: Every peer that asks sees it.
+
+        Raises:
+            UsageError: The reason is too long, or holds a character that cannot be printed.
+        """
+        pause = Pause(self._clock(), reason)
+        write_pause(self.home.pause, pause)
+        self.core.set_pause(pause)
+        return pause
+
+    def resume(self) -> None:
+        """Answer again; without effect if the node is not paused."""
+        remove_pause(self.home.pause)
+        if self.core.service.pause is not None:
+            self.core.set_pause(None)
 
     # What applications use.
 
@@ -205,6 +390,10 @@ class Node:
         routing: str | None = None,
         stopping: str | None = None,
         remember: bool = True,
+        reason: str = "",
+        marks: Sequence[str] = (),
+        at_least: float | None = None,
+        first: float | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> QueryReport:
         """Ask the consortium a question. Our own documents are not part of the answer.
@@ -221,15 +410,22 @@ class Node:
             routing: Name of a routing algorithm other than the configured one.
             stopping: Name of a stopping rule other than the algorithm's.
             remember: Whether the peers asked may remember the question's embedding.
+            reason: Why emergency access is asked for; the owners' people see it.
+            marks: What our own rules on questions know this one by.
+            at_least: With the view count: how similar a document has to be to be counted.
+            first: Score of a document that is enough: the search ends with it.
             on_progress: Told of every contact; must not block.
 
         Raises:
             UsageError: An argument is out of range.
-            ConfigError: There is no algorithm or rule of that name.
+            ConfigError: There is no algorithm or rule of that name, or our own rules name a
+                redaction that there is not.
             EmbeddingError: The question cannot be embedded.
+            PolicyDenied: Our own rules let the question not be sent, since redacting it failed.
         """
         embedding = await self._embed(text)
-        return await self.core.query(
+        redacted = await self._redact(text, embedding, purpose, marks)
+        report = await self.core.query(
             text,
             embedding,
             k=k,
@@ -242,8 +438,28 @@ class Node:
             routing=routing,
             stopping=stopping,
             remember=remember,
+            reason=reason,
+            marks=marks,
+            at_least=at_least,
+            first=first,
+            redacted=redacted,
             on_progress=on_progress,
         )
+        self._answers[report.audit] = report.documents
+        if len(self._answers) > KEPT_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        return report
+
+    async def _redact(
+        self, text: str, embedding: Vector, purpose: Purpose, marks: Sequence[str]
+    ) -> RedactedQuestion | None:
+        """What our own rules leave of a question; None where they redact nothing."""
+        names = self.core.sending(embedding, purpose=purpose, marks=marks).redact
+        if not names:
+            return None
+        redactor = self.core.redaction.redactor
+        left = redact(text, redactor, rule_ids(names, redactor, "redact"))
+        return RedactedQuestion(left.text, await self._embed(left.text), left.rules)
 
     async def _embed(self, text: str) -> Vector:
         if not text.strip():
@@ -253,12 +469,67 @@ class Node:
         )
         return transmitted(embedding)
 
+    async def embed_question(self, text: str) -> Vector:
+        """The embedding of a question as it is transmitted, [d].
+
+        Raises:
+            UsageError: It is empty.
+            EmbeddingError: It cannot be embedded.
+        """
+        return await self._embed(text)
+
+    async def search_own(self, embedding: Vector, k: int) -> list[ScoredDocument]:
+        """The k documents of our own library that are most similar to a question, best first."""
+        return await trio.to_thread.run_sync(
+            partial(
+                self.library.search,
+                embedding,
+                k,
+                admit_collection=lambda _: True,
+                admit=lambda _: True,
+            )
+        )
+
+    async def own_documents(
+        self, found: Sequence[ScoredDocument], *, purpose: Purpose, audit: str
+    ) -> list[AnswerDocument]:
+        """What `search_own` found, with texts and proofs; without what was removed meanwhile.
+
+        Args:
+            found: The documents.
+            purpose: What they are used for.
+            audit: Reference of the question.
+        """
+        return await trio.to_thread.run_sync(self._own_documents, found, purpose, audit)
+
+    def _own_documents(
+        self, found: Sequence[ScoredDocument], purpose: Purpose, audit: str
+    ) -> list[AnswerDocument]:
+        documents = []
+        for item in found:
+            for stored in self.library.get(item.content_hash):
+                try:
+                    document = self.core.own_document(
+                        self.library.read(stored),
+                        stored.links,
+                        score=item.score,
+                        purpose=purpose,
+                        audit=audit,
+                    )
+                except (AttributionError, LibraryError) as error:
+                    logger.info("%s is left out of an answer: %s", item.content_hash, error)
+                    continue
+                documents.append(document)
+                break
+        return documents
+
     async def get(
         self,
         content_hash: str,
         *,
         peer: PeerId | None = None,
         purpose: Purpose = Purpose.TREAT,
+        reason: str = "",
     ) -> AnswerDocument:
         """One document: our own, or fetched from `peer` and verified.
 
@@ -267,6 +538,7 @@ class Node:
                 a document of our own.
             peer: Where to fetch it, if it is not ours.
             purpose: Purpose of use; the owner decides by it.
+            reason: Why emergency access is asked for; the owner's people see it.
 
         Raises:
             LibraryError: It is not ours and there is no `peer`, or the digits are ambiguous.
@@ -286,18 +558,80 @@ class Node:
             )
         if len(content_hash) != CONTENT_HASH_DIGITS:
             raise UsageError("to fetch a document its whole content hash is needed")
-        return await self.core.fetch(ContentHash(content_hash), peer, purpose=purpose)
+        return await self.fetch(content_hash, peer, purpose=purpose, reason=reason)
+
+    async def fetch(
+        self,
+        content_hash: str,
+        peer: PeerId,
+        *,
+        purpose: Purpose = Purpose.TREAT,
+        reason: str = "",
+    ) -> AnswerDocument:
+        """One document fetched from `peer` and verified. Arguments and errors as for `get`."""
+        return await self.core.fetch(
+            ContentHash(content_hash), peer, purpose=purpose, reason=reason
+        )
+
+    async def keep_answer(self, audit: str, collection: str) -> list[KeptCopy]:
+        """Keep copies of the documents of one of the last answers; see `keep`.
+
+        Args:
+            audit: The answer's audit reference.
+            collection: Ours that they go to.
+
+        Raises:
+            UsageError: It is not one of the last answers.
+        """
+        documents = self._answers.get(audit)
+        if documents is None:
+            raise UsageError(
+                f"{audit!r} is none of the last {KEPT_ANSWERS} answers: ask again, or fetch the "
+                "documents one by one"
+            )
+        return [await self.keep(document, collection) for document in documents]
+
+    def withdrawals(self) -> list[dict[str, Any]]:
+        """What owners took back, as far as we know, ready for JSON."""
+        return [
+            {
+                **withdrawal.to_json(),
+                "organisation": self.core.directory.organisation(withdrawal.owner),
+            }
+            for withdrawal in self.core.withdrawals.all()
+        ]
+
+    async def keep(self, document: AnswerDocument, collection: str) -> KeptCopy:
+        """Keep a copy of a document of an answer, if its owner allows that.
+
+        Args:
+            document: As `query` or `get` returned it.
+            collection: Ours that it goes to; made, and not shared, if there is none of this name.
+
+        Raises:
+            EmbeddingError: It cannot be embedded.
+            LibraryError: The collection cannot have this name.
+        """
+        return await trio.to_thread.run_sync(
+            self.keeper.keep, document, collection, limiter=self._embedding_limiter
+        )
 
     def _own_document(self, content_hash: ContentHash) -> AnswerDocument:
-        stored = self.library.get(content_hash)[0]
+        held = self.library.held(content_hash)
+        if not held:
+            raise LibraryError(
+                f"{content_hash} has no embedding of the model in use; see `zerorag docs add`"
+            )
+        stored = held[0]
         document = self.library.read(stored)
         own = self.core.directory.name(self.peer_id)
+        owner = own if stored.copy is None else self.core.directory.name(stored.copy.owner)
         return AnswerDocument(
             content_hash=content_hash,
             status=DocumentStatus.VERIFIED,
             score=1.0,
             score_verified=True,
-            owner=own,
+            owner=owner,
             holder=own,
             collection=stored.collection,
             title=document.title,
@@ -306,6 +640,7 @@ class Node:
             parts=document.parts,
             content=document.content(),
             attribution=stored.links,
+            metadata=document.metadata,
         )
 
     async def import_roster(self, data: bytes) -> Roster:
@@ -324,8 +659,18 @@ class Node:
             "home": str(self.home.root),
             "uptime_s": round(self._clock() - self._started_at, 3),
             "library": asdict(self.library.stats()),
+            "next_key": self._next_key(),
+            "policy": self.policy.status(),
             "process": process_figures(),
         }
+
+    def _next_key(self) -> dict[str, Any] | None:
+        """The key that is to take the place of ours, ready for JSON."""
+        if not self.home.next_key.exists():
+            return None
+        peer = load_peer_id(self.home.next_key)
+        state = self.core.directory.standing(peer, self._clock())
+        return {"peer_id": peer, "standing": state.value}
 
     def peers(self) -> list[dict[str, Any]]:
         """Every member of the roster but us, ready for JSON."""

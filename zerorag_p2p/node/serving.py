@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from zerorag_p2p.config import RoutingConfig
-from zerorag_p2p.errors import DecodeError
+from zerorag_p2p.audit.events import DocumentNote, Given
+from zerorag_p2p.config import AUDIT_RETRY_AFTER_S, SUMMARY_REST_S, RoutingConfig
+from zerorag_p2p.errors import AuditError, DecodeError, RedactionError
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.release import sign_release
-from zerorag_p2p.model import Content, ContentHash, Document, PeerId, RefusalCode, View
+from zerorag_p2p.identity.withdrawal import Withdrawal
+from zerorag_p2p.model import (
+    Content,
+    ContentHash,
+    Document,
+    PeerId,
+    Purpose,
+    RefusalCode,
+    SharingTerms,
+    View,
+)
 from zerorag_p2p.node.activity import Activity
+from zerorag_p2p.node.audit_entries import fetch_answered, query_answered, result_note
+from zerorag_p2p.node.auditing import Audit
 from zerorag_p2p.node.directory import Directory
+from zerorag_p2p.node.emergencies import Emergencies
 from zerorag_p2p.node.happenings import FetchAnswered, QueryAnswered
+from zerorag_p2p.node.pausing import Pause
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.peer import Corpus, Peer, Requester
-from zerorag_p2p.policy.decision import AccessRequest, Act, Decision, decide
+from zerorag_p2p.policy.decision import AccessRequest, Decision
+from zerorag_p2p.policy.guard import Guard
+from zerorag_p2p.policy.limits import Kind, Limits
+from zerorag_p2p.policy.questions import RecentQuestions
+from zerorag_p2p.policy.rules import Act
+from zerorag_p2p.redaction.redaction import Redaction
 from zerorag_p2p.wire.advertise import (
     Advertisement,
     decode_advertise_request,
@@ -35,13 +56,19 @@ from zerorag_p2p.wire.fetch import (
     encode_fetch_result,
 )
 from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, QUERY, family
-from zerorag_p2p.wire.query import decode_query, encode_query_result
+from zerorag_p2p.wire.query import (
+    QueryRequest,
+    QueryResult,
+    decode_query,
+    encode_query_result,
+)
 from zerorag_p2p.wire.refusal import Refusal, encode_refusal
 
 logger = logging.getLogger("zerorag.node")
 
 #: A requester may not tell a document it may not see from one that is not there.
 NOT_AVAILABLE = "no such document is available to you"
+NOT_REDACTED = "its text could not be redacted, so it is not sent"
 
 
 class Held(Protocol):
@@ -54,6 +81,10 @@ class Held(Protocol):
     @property
     def links(self) -> tuple[bytes, ...]:
         """Its attribution: the owner's statement, then a custody statement for each copy."""
+
+    @property
+    def terms(self) -> SharingTerms | None:
+        """The owner's terms, where it is a copy; None where it is our own."""
 
 
 class Holdings(Corpus, Protocol):
@@ -68,6 +99,32 @@ class Holdings(Corpus, Protocol):
 
     def read(self, stored: Any, /) -> Document:
         """The document, with its text, of something that `get` returned."""
+
+    def drop_withdrawn(self, withdrawal: Withdrawal) -> int:
+        """Delete the copies of what their owner took back; how many that were."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Advertised:
+    """Our advertisement, and what of our documents it was made from."""
+
+    generation: int
+    collections: tuple[str, ...]
+    value: Advertisement
+    sealed: bytes
+
+    def holds(self, generation: int, collections: tuple[str, ...], now: int) -> bool:
+        """Whether it still tells what it should of these collections.
+
+        A summary takes a second or more. While a library grows it is not made anew for every batch:
+        what it says is about many documents, of which a few more or less make no difference.
+        """
+        half_life = (self.value.issued_at + self.value.expires_at) // 2
+        if collections != self.collections or now >= half_life:
+            return False
+        if generation == self.generation:
+            return True
+        return self.value.estimates is not None and now < self.value.issued_at + SUMMARY_REST_S
 
 
 class Service:
@@ -84,6 +141,10 @@ class Service:
         settings: RoutingConfig,
         clock: Callable[[], float],
         activity: Activity,
+        limits: Limits,
+        guard: Guard,
+        redaction: Redaction,
+        audit: Audit,
     ) -> None:
         self._identity = identity
         self._directory = directory
@@ -93,37 +154,50 @@ class Service:
         self._settings = settings
         self._clock = clock
         self._activity = activity
-        self._advertisement: tuple[int, Advertisement, bytes] | None = None
+        self._limits = limits
+        #: While it is set, every request is refused with it.
+        self.pause: Pause | None = None
+        self._guard = guard
+        self._redaction = redaction
+        self._audit = audit
+        self._questions = RecentQuestions()
+        #: Who was given emergency access.
+        self.emergencies = Emergencies(guard.grants, activity, clock)
+        self._advertisement: _Advertised | None = None
         #: Requests answered and refused since the start, by protocol name.
         self.answered = 0
         self.refused = 0
 
     async def answer_query(self, peer: PeerId, payload: bytes) -> bytes:
         """Answer a query (wire.query)."""
-        return self._answer(QUERY, peer, payload, self._query)
+        return await self._answer(QUERY, peer, payload, self._query)
 
     async def answer_fetch(self, peer: PeerId, payload: bytes) -> bytes:
         """Deliver documents, each with its attribution and a release (wire.fetch)."""
-        return self._answer(FETCH, peer, payload, self._fetch)
+        return await self._answer(FETCH, peer, payload, self._fetch)
 
     async def answer_advertise(self, peer: PeerId, payload: bytes) -> bytes:
         """Hand out our advertisement (wire.advertise)."""
-        return self._answer(ADVERTISE, peer, payload, self._advertise)
+        return await self._answer(ADVERTISE, peer, payload, self._advertise)
 
-    def _answer(
+    async def _answer(
         self,
         protocol: str,
         peer: PeerId,
         payload: bytes,
         answer: Callable[[PeerId, bytes], bytes | Refusal],
     ) -> bytes:
-        reply: bytes | Refusal | None = self._refusal(peer)
+        reply: bytes | Refusal | None = self._refusal(peer, Kind(family(protocol)), len(payload))
         if reply is None:
             try:
                 reply = answer(peer, payload)
             except DecodeError as error:
                 logger.warning("%s sent a malformed request: %s", peer, error)
                 reply = Refusal(RefusalCode.MALFORMED, str(error))
+            try:
+                await self._audit.commit()
+            except AuditError:
+                reply = _unaudited()
         if isinstance(reply, Refusal):
             self.refused += 1
             self._activity.tell_refusal(
@@ -131,28 +205,65 @@ class Service:
             )
             return encode_refusal(reply)
         self.answered += 1
+        self._limits.note_reply(peer, len(reply), self._clock())
         self._activity.figures.note(peer, sent=len(reply), received=len(payload))
         return reply
 
-    def _refusal(self, peer: PeerId) -> Refusal | None:
-        """Why nothing is answered to `peer`, if that is so."""
+    def _refusal(self, peer: PeerId, kind: Kind, size: int) -> Refusal | None:
+        """Why a request of `peer` is not even read, if that is so."""
         now = self._clock()
         if not self._directory.admits(peer, now):
             reason = f"{peer} {self._directory.standing(peer, now).describe()}"
             return Refusal(RefusalCode.NOT_A_MEMBER, reason)
         if self._sessions.get(peer) is None:
             return Refusal(RefusalCode.HELLO_REQUIRED, "say hello on this connection first")
-        return None
+        if self.pause is not None:
+            return self.pause.refusal()
+        if self._audit.failure:
+            return _unaudited()
+        return self._limits.admit(peer, kind, size, now)
 
     def _requester(self, peer: PeerId) -> Requester:
-        return Requester(peer, self._directory.organisation(peer))
+        return Requester(peer, self._directory.organisation(peer), self._directory.roles(peer))
 
     def _query(self, peer: PeerId, payload: bytes) -> bytes | Refusal:
         request = decode_query(payload)
-        reply = self._peer.answer(request, self._requester(peer), self._clock())
+        requester = self._requester(peer)
+        reply = self._result(request, requester)
+        encoded = (
+            encode_refusal(reply)
+            if isinstance(reply, Refusal)
+            else encode_query_result(reply, request.encoding)
+        )
+        if self._audit.active and not _is_limit(reply):
+            self._audit.record(
+                query_answered(
+                    request,
+                    requester,
+                    reply,
+                    query=self._audit.embedding_hash(request.embedding),
+                    notes=self._result_notes(request, requester, reply),
+                    received=len(payload),
+                    sent=len(encoded),
+                )
+            )
+        return reply if isinstance(reply, Refusal) else encoded
+
+    def _result(self, request: QueryRequest, requester: Requester) -> QueryResult | Refusal:
+        peer = requester.peer
+        if len(request.embedding) == self._peer.dimension:
+            locked_out = self._limits.check_query(peer, request.embedding, self._clock())
+            if locked_out is not None:
+                return locked_out
+        now = self._clock()
+        reply = self._peer.answer(request, requester, now)
         if isinstance(reply, Refusal):
             return reply
-        now = self._clock()
+        if self._guard.policy.judges_questions:
+            self._questions.note(peer, request.audit, request.embedding, now)
+        if request.purpose is Purpose.ETREAT:
+            self._note_emergency(request, requester, reply, now)
+        self._limits.note_results(peer, [item.content_hash for item in reply.documents], now)
         remembered = request.remember_until is not None
         if remembered:
             self._activity.figures.note(peer).asked_at = now
@@ -160,7 +271,7 @@ class Service:
             QueryAnswered(
                 at=now,
                 peer=peer,
-                organisation=self._directory.organisation(peer),
+                organisation=requester.organisation,
                 k=request.k,
                 purpose=request.purpose,
                 remembered=remembered,
@@ -168,14 +279,68 @@ class Service:
                 referrals=len(reply.referrals),
             )
         )
-        return encode_query_result(reply, request.encoding)
+        return reply
+
+    def _result_notes(
+        self, request: QueryRequest, requester: Requester, reply: QueryResult | Refusal
+    ) -> list[DocumentNote]:
+        """Every document of an answer, with the collection and the rule that let it out."""
+        if isinstance(reply, Refusal):
+            return []
+        decide = self._deciding(request, requester, self._clock())
+        notes = []
+        for document in reply.documents:
+            note = result_note(document)
+            for stored in self._holdings.get(document.content_hash):
+                decision = decide(stored.collection, stored.terms)
+                if decision.allowed:
+                    note = result_note(document, collection=stored.collection, rule=decision.rule)
+                    break
+            notes.append(note)
+        return notes
+
+    def _deciding(
+        self, request: QueryRequest, requester: Requester, now: float
+    ) -> Callable[[str, SharingTerms | None], Decision]:
+        """Decides on the documents of an answer as it was decided when they were searched."""
+        access = AccessRequest(
+            act=Act.RESULT,
+            requester=requester.peer,
+            organisation=requester.organisation,
+            roles=requester.roles,
+            purpose=request.purpose,
+            view=request.view,
+            query=request.embedding,
+            reason=request.reason or "",
+            at=now,
+        )
+        return self._guard.for_request(access, self._holdings.sharing)
 
     # Fetching.
 
-    def _fetch(self, peer: PeerId, payload: bytes) -> bytes:
+    def _fetch(self, peer: PeerId, payload: bytes) -> bytes | Refusal:
         request = decode_fetch(payload)
+        locked_out = self._limits.check_fetch(peer, request.documents, self._clock())
+        if locked_out is not None:
+            return locked_out
         requester = self._requester(peer)
-        items = [self._release(document, request, requester) for document in request.documents]
+        by_emergency: dict[ContentHash, str] = {}
+        released = [
+            self._release(document, request, requester, by_emergency)
+            for document in request.documents
+        ]
+        if by_emergency:
+            self.emergencies.note(
+                requester.peer,
+                requester.organisation,
+                rules=list(dict.fromkeys(by_emergency.values())),
+                request=family(FETCH),
+                user=request.user,
+                audit=request.audit,
+                reason=request.reason or "",
+                documents=list(by_emergency),
+            )
+        items = tuple(item for item, _ in released)
         self._activity.tell(
             FetchAnswered(
                 at=self._clock(),
@@ -186,38 +351,74 @@ class Service:
                 delivered=sum(isinstance(item, FetchedDocument) for item in items),
             )
         )
-        return encode_fetch_result(FetchResult(tuple(items)))
+        encoded = encode_fetch_result(FetchResult(items))
+        if self._audit.active:
+            notes = [note for _, note in released]
+            self._audit.record(
+                fetch_answered(request, requester, notes, received=len(payload), sent=len(encoded))
+            )
+        return encoded
 
     def _release(
-        self, content_hash: ContentHash, request: FetchRequest, requester: Requester
-    ) -> FetchedDocument | FetchRefused:
+        self,
+        content_hash: ContentHash,
+        request: FetchRequest,
+        requester: Requester,
+        by_emergency: dict[ContentHash, str],
+    ) -> tuple[FetchedDocument | FetchRefused, DocumentNote]:
+        """What is sent of a document, and what is noted about it.
+
+        What an emergency rule alone lets out is added, with the rule, to `by_emergency`.
+        """
+        note = DocumentNote(content_hash=content_hash, given=Given.NOTHING)
+        now = self._clock()
         access = AccessRequest(
             act=Act.FETCH,
             requester=requester.peer,
             organisation=requester.organisation,
+            roles=requester.roles,
             purpose=request.purpose,
             view=request.view,
+            query=self._questions.find(requester.peer, request.audit, now),
+            reason=request.reason or "",
+            at=now,
         )
-        for stored in self._holdings.get(content_hash):
-            decision = self._decide(access, stored.collection, content_hash)
+        decide = self._guard.for_request(access, self._holdings.sharing)
+        held = [
+            (decide(stored.collection, stored.terms), stored)
+            for stored in self._holdings.get(content_hash)
+        ]
+        # Without an alarm, if that can be.
+        held.sort(key=lambda item: (not item[0].allowed, item[0].emergency))
+        for decision, stored in held:
+            note = replace(note, collection=stored.collection, rule=decision.rule)
             if decision.allowed:
-                view, content = _view_of(self._holdings.read(stored), request.view)
+                view, shown = _view_of(self._holdings.read(stored), request.view)
+                try:
+                    shown, redacted_by = self._redaction.redact(shown, stored.collection)
+                except RedactionError as error:
+                    return self._not_redacted(content_hash, requester, error), note
+                content = shown.encode()
                 release = sign_release(
                     self._identity,
                     content,
                     content_hash=content_hash,
                     view=view,
+                    redaction=redacted_by,
                     receiver=requester.peer,
                     purpose=request.purpose,
                     audit=request.audit,
                     now=self._clock(),
                 )
-                return FetchedDocument(
+                if decision.emergency:
+                    by_emergency[content_hash] = decision.rule
+                delivered = FetchedDocument(
                     content_hash=content_hash,
                     content=content,
                     attribution=stored.links,
                     release=release,
                 )
+                return delivered, replace(note, given=Given(view.value))
             logger.info(
                 "denied %s a fetch of %s: %s", requester.peer, content_hash[:16], decision.reason
             )
@@ -229,17 +430,47 @@ class Service:
                 reason=decision.reason,
                 document=content_hash,
             )
-        return FetchRefused(content_hash, RefusalCode.DENIED, NOT_AVAILABLE)
+        return FetchRefused(content_hash, RefusalCode.DENIED, NOT_AVAILABLE), note
 
-    def _decide(
-        self, access: AccessRequest, collection: str, content_hash: ContentHash
-    ) -> Decision:
-        return decide(
-            access,
-            collection=collection,
-            sharing=self._holdings.sharing(collection),
+    def _not_redacted(
+        self, content_hash: ContentHash, requester: Requester, error: RedactionError
+    ) -> FetchRefused:
+        logger.error("%s does not get %s: %s", requester.peer, content_hash[:16], error)
+        self._activity.tell_refusal(
+            requester.peer,
+            by="us",
+            request=family(FETCH),
+            code=RefusalCode.INTERNAL,
+            reason=str(error),
             document=content_hash,
         )
+        return FetchRefused(content_hash, RefusalCode.INTERNAL, NOT_REDACTED)
+
+    def _note_emergency(
+        self, request: QueryRequest, requester: Requester, reply: QueryResult, now: float
+    ) -> None:
+        """Note the documents of an answer that an emergency rule alone let out."""
+        decide = self._deciding(request, requester, now)
+        rules: dict[str, None] = {}
+        documents = []
+        for document in reply.documents:
+            held = self._holdings.get(document.content_hash)
+            decisions = [decide(stored.collection, stored.terms) for stored in held]
+            allowing = [decision for decision in decisions if decision.allowed]
+            if allowing and all(decision.emergency for decision in allowing):
+                rules[allowing[0].rule] = None
+                documents.append(document.content_hash)
+        if documents:
+            self.emergencies.note(
+                requester.peer,
+                requester.organisation,
+                rules=list(rules),
+                request=family(QUERY),
+                user=request.user,
+                audit=request.audit,
+                reason=request.reason or "",
+                documents=documents,
+            )
 
     # Advertising.
 
@@ -251,16 +482,20 @@ class Service:
         return encode_advertise_reply(None if unchanged else sealed)
 
     def own_advertisement(self) -> tuple[Advertisement, bytes]:
-        """Our advertisement and its sealed form, renewed when documents change or it ages."""
+        """Our advertisement and its sealed form, renewed when documents change or it ages.
+
+        A summary of many documents is renewed once in `SUMMARY_REST_S`, unless what may be
+        advertised changes.
+        """
         now = int(self._clock())
         generation = self._holdings.generation
-        if self._advertisement is not None:
-            made_for, advertisement, sealed = self._advertisement
-            half_life = (advertisement.issued_at + advertisement.expires_at) // 2
-            if made_for == generation and now < half_life:
-                return advertisement, sealed
+        collections = self._peer.advertised_collections(now)
+        if self._advertisement is not None and self._advertisement.holds(
+            generation, collections, now
+        ):
+            return self._advertisement.value, self._advertisement.sealed
         # Seeded by what it summarises: the same library always advertises the same centroids.
-        own = self._peer.advertisement(np.random.default_rng(generation))
+        own = self._peer.advertisement(collections, np.random.default_rng(generation))
         advertisement = Advertisement(
             owner=self._identity.peer_id,
             fingerprint=self._peer.fingerprint,
@@ -274,22 +509,32 @@ class Service:
             estimates=own.estimates,
         )
         sealed = seal(self._identity, Domain.ADVERTISEMENT, encode_advertisement(advertisement))
-        self._advertisement = (generation, advertisement, sealed)
+        self._advertisement = _Advertised(generation, collections, advertisement, sealed)
         return advertisement, sealed
 
     def _next_sequence(self, now: int) -> int:
         """Time as a sequence number grows across restarts without being stored."""
         if self._advertisement is None:
             return now
-        return max(now, self._advertisement[1].sequence + 1)
+        return max(now, self._advertisement.value.sequence + 1)
 
 
-def _view_of(document: Document, wanted: View) -> tuple[View, bytes]:
-    """The bytes that show as much of a document as is wanted, and how much that is.
+def _unaudited() -> Refusal:
+    """The refusal of a node that cannot record what it gives."""
+    reason = "this node cannot write its audit log, so it answers nobody"
+    return Refusal(RefusalCode.PAUSED, reason, AUDIT_RETRY_AFTER_S)
+
+
+def _is_limit(reply: QueryResult | Refusal) -> bool:
+    """Whether a limit refused it: whoever floods a node must not fill its log."""
+    return isinstance(reply, Refusal) and reply.code is RefusalCode.RATE_LIMITED
+
+
+def _view_of(document: Document, wanted: View) -> tuple[View, Content]:
+    """Content that shows as much of a document as is wanted, and how much that is.
 
     A document is a passage already: the views of a passage and of the whole are the same bytes.
     """
     if wanted.rank > View.TITLE.rank:
-        return View.WHOLE, document.content()
-    title_only = Content(document.title, "", document.part, document.parts)
-    return View.TITLE, title_only.encode()
+        return View.WHOLE, document.whole()
+    return View.TITLE, Content(document.title, "", document.part, document.parts)

@@ -95,13 +95,17 @@ class Clusters:
         return scores, documents.max(axis=1)
 
 
-def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Summary:
+def summarise(
+    vectors: Vector, limit: int, generator: np.random.Generator, *, least: int = 1
+) -> Summary:
     """Clusters that stand for a library; of a very large one a sample is taken.
 
     Args:
         vectors: float32 [n, d], unit rows, n > limit.
         limit: Number of clusters wanted, at least 1.
         generator: Draws the sample, the first centroids and the documents to try.
+        least: Fewest documents of a cluster, at most n. From 2 on every centroid is the direction
+            of the mean of exactly its documents.
 
     Returns:
         The summary; it has fewer clusters than `limit` where vectors coincide.
@@ -110,6 +114,8 @@ def summarise(vectors: Vector, limit: int, generator: np.random.Generator) -> Su
     if len(rows) > SAMPLE_ROWS:
         rows = rows[generator.choice(len(rows), size=SAMPLE_ROWS, replace=False)]
     clusters = _cluster(rows, limit, generator)
+    if least > 1:
+        clusters = _of_at_least(clusters, least)
     estimates = estimate(clusters, len(vectors) / len(rows), generator)
     return Summary(clusters.centroids, estimates)
 
@@ -155,6 +161,29 @@ def _cluster(rows: Vector, limit: int, generator: np.random.Generator) -> Cluste
         centroids = np.where(lengths[:, None] > 0, directions, clusters.centroids)
         clusters = Clusters.around(rows, centroids)
     return clusters
+
+
+def _of_at_least(clusters: Clusters, least: int) -> Clusters:
+    """The clusters without the small ones, whose documents go to the nearest that is left."""
+    members, counts = clusters.members.copy(), clusters.counts
+    left = np.ones(len(counts), dtype=bool)
+    while left.sum() > 1:
+        numbers = np.flatnonzero(left)
+        smallest = int(numbers[np.argmin(counts[numbers])])
+        if counts[smallest] >= least:
+            break
+        left[smallest] = False
+        numbers = np.flatnonzero(left)
+        moved = np.flatnonzero(members == smallest)
+        nearest = np.argmax(clusters.rows[moved] @ clusters.centroids[numbers].T, axis=1)
+        members[moved] = numbers[nearest]
+        counts = np.bincount(members, minlength=len(left))
+    numbers, members, counts = np.unique(members, return_inverse=True, return_counts=True)
+    order = np.argsort(members, kind="stable")
+    sums = np.add.reduceat(clusters.rows[order], np.cumsum(counts) - counts, axis=0)
+    directions, lengths = _directions(sums)
+    centroids = np.where(lengths[:, None] > 0, directions, clusters.centroids[numbers])
+    return Clusters(clusters.rows, centroids, members, counts, sums)
 
 
 def _first_centroids(rows: Vector, limit: int, generator: np.random.Generator) -> Vector:

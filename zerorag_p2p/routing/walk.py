@@ -18,7 +18,7 @@ The five choices that distinguish routing algorithms are functions in `routing.s
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -39,6 +39,12 @@ from zerorag_p2p.routing.strategy import Strategy
 
 #: Wanted documents that are looked at at a time.
 MAX_WANTED: Final = 24
+
+
+def everybody(peer: PeerId) -> bool:
+    """Every peer may learn of the question."""
+    del peer
+    return True
 
 
 @dataclass(slots=True)
@@ -158,6 +164,7 @@ class Walk:
         margin: Standard errors by which advertised scores may be off.
         hurried: Whether time is short, so that as much as may be is asked at once.
         preference: Tells peers apart that would do equally well.
+        may_ask: Whether a peer may learn of the question; nobody else becomes a candidate.
         steps: What was done so far.
         visited: Everybody asked so far.
         frontier: Everybody to be asked, perhaps.
@@ -176,6 +183,7 @@ class Walk:
     margin: float = 1.25
     hurried: bool = False
     preference: Preference = hash
+    may_ask: Callable[[PeerId], bool] = everybody
     steps: list[Step] = field(default_factory=list)
     visited: dict[PeerId, Step] = field(default_factory=dict)
     frontier: dict[PeerId, Candidate] = field(default_factory=dict)
@@ -352,7 +360,7 @@ class Walk:
 
     def _consider(self, referral: PeerReferral) -> None:
         peer = referral.peer
-        if peer == self.querier or peer in self.visited:
+        if peer == self.querier or peer in self.visited or not self.may_ask(peer):
             return
         score = self.strategy.score(referral)
         best = self._best.get(peer)

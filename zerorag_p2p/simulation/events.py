@@ -23,7 +23,9 @@ import numpy as np
 
 from zerorag_p2p.model import PeerId, Purpose, Vector, View
 from zerorag_p2p.peer import Requester, read_result
-from zerorag_p2p.policy.decision import AccessRequest, Act, decide
+from zerorag_p2p.policy.decision import AccessRequest
+from zerorag_p2p.policy.guard import Guard
+from zerorag_p2p.policy.rules import Act
 from zerorag_p2p.routing.walk import Contact, Finished, FoundDocument, Waiting, Walk
 from zerorag_p2p.simulation.agenda import Agenda
 from zerorag_p2p.simulation.participant import Participant
@@ -363,15 +365,11 @@ class Simulation:
             organisation="",
             purpose=Purpose.TREAT,
             view=View.WHOLE,
+            at=self.population.now(holder),
         )
+        decide = Guard().for_request(access, holder.holdings.sharing)
         for stored in holder.holdings.get(content_hash):
-            decision = decide(
-                access,
-                collection=stored.collection,
-                sharing=holder.holdings.sharing(stored.collection),
-                document=content_hash,
-            )
-            if decision.allowed:
+            if decide(stored.collection, stored.terms).allowed:
                 return stored.links
         return None
 

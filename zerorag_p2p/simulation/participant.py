@@ -60,11 +60,12 @@ class Advertiser:
         self.coded = self._code(table.vectors)
         self._numbers = {hash_prefix(item): number for number, item in enumerate(table.hashes)}
 
-    def advertisement_of(self, owner: Participant) -> HeldAdvertisement:
-        """What `owner` advertises now; the same object until its documents change."""
+    def advertisement_of(self, owner: Participant, now: float) -> HeldAdvertisement:
+        """What `owner` advertises at unix time `now`, the same until its documents change."""
         generation = owner.holdings.generation
         if owner.advertisement is None or owner.advertisement.sequence != generation:
-            own = owner.peer.advertisement(np.random.default_rng(generation))
+            collections = owner.peer.advertised_collections(now)
+            own = owner.peer.advertisement(collections, np.random.default_rng(generation))
             documents = tuple(entry if isinstance(entry, str) else None for entry in own.entries)
             owner.advertisement = HeldAdvertisement(
                 owner=owner.peer.peer_id,

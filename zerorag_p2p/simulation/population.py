@@ -251,7 +251,8 @@ class Population:
     def _sketch(self, keeper: Participant, owner: Participant) -> None:
         # What a peer said before it went down stays until that is detected.
         if keeper.up and owner.up:
-            keeper.peer.keep_sketch(self._advertiser.advertisement_of(owner))
+            advertised = self._advertiser.advertisement_of(owner, self.now(owner))
+            keeper.peer.keep_sketch(advertised)
 
     # Neighbours.
 
@@ -274,7 +275,7 @@ class Population:
     def _refresh(self, participant: Participant, peer: PeerId) -> None:
         owner = self._by_peer[peer]
         if owner.up and participant.up and self._wires.connect(participant, owner):
-            held: HeldAdvertisement = self._advertiser.advertisement_of(owner)
+            held: HeldAdvertisement = self._advertiser.advertisement_of(owner, self.now(owner))
             participant.peer.on_advertisement(held)
             owner.followers[participant.peer.peer_id] = None
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from zerorag_p2p.config import MEMBERSHIP_LIFETIME_S
-from zerorag_p2p.identity.enrolment import create_roster
+from zerorag_p2p.identity.enrolment import create_roster, revoke
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.roster import Member, Roster, sign_roster
-from zerorag_p2p.model import Fingerprint
+from zerorag_p2p.model import Fingerprint, PeerId
 
 #: Memberships and the roster begin so long before the testnet, so that a clock set back finds them.
 _BACKDATED_S: Final = 86_400
@@ -59,5 +59,12 @@ class Authority:
             for identity, organisation, addresses in members
         ]
         everyone = sorted((*self.roster.members, *admitted), key=lambda member: member.peer)
-        self.roster = replace(self.roster, version=self.roster.version + 1, members=tuple(everyone))
-        self.signed = sign_roster(self.roster, self._identity)
+        self._sign(replace(self.roster, version=self.roster.version + 1, members=tuple(everyone)))
+
+    def revoke(self, peer: PeerId, reason: str, now: float) -> None:
+        """Make the next version of the roster, in which `peer` is a former member."""
+        self._sign(revoke(self.roster, peer, reason, now))
+
+    def _sign(self, roster: Roster) -> None:
+        self.roster = roster
+        self.signed = sign_roster(roster, self._identity)

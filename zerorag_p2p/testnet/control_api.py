@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from zerorag_p2p.config import MAX_BUDGET, MAX_FANOUT, MAX_K
 from zerorag_p2p.control.api import make_app
-from zerorag_p2p.control.purposes import parse_purpose
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.node.reports import to_json
+from zerorag_p2p.policy.purposes import parse_purpose
 from zerorag_p2p.testnet.faults import AnswerHook, Conditions, black_hole, tarpit
 from zerorag_p2p.testnet.live import LiveTestnet
 from zerorag_p2p.testnet.testnet import NodeState, Testnet, TestnetNode

@@ -208,13 +208,17 @@ class Demo:
     def _verify(self, saved: Path) -> None:
         asker = self._consortium[self._questions[0].asker]
         with self._step("Verifying the first answer again, from its file, without the network"):
-            report = saved_answer.verify_saved_answer(saved, asker.home.roster)
+            report = saved_answer.verify_saved_answer(
+                saved, asker.home.roster, asker.home.withdrawals
+            )
         self._console.print(f"   {report['verified']} documents verified")
         answer = json.loads(saved.read_text())
         answer["documents"][0]["text"] += " (altered)"
         altered = saved.with_name("altered.json")
         altered.write_text(json.dumps(answer))
-        report = saved_answer.verify_saved_answer(altered, asker.home.roster)
+        report = saved_answer.verify_saved_answer(
+            altered, asker.home.roster, asker.home.withdrawals
+        )
         if report["fault"] is None:
             raise IntegrityError("an altered answer was taken for a genuine one")
         self._console.print(f"   the same with a word added: rejected ({report['fault']})")

@@ -115,7 +115,7 @@ class LocalConsortium:
     def enrol(self, title: str) -> None:
         """Found the consortium at the first member and take all others in."""
         first, *others = self.members.values()
-        founded = consortium.create(first.home, title)
+        founded = consortium.describe(consortium.create(first.home, title))
         if others:
             requests = [consortium.request(member.home)[0] for member in others]
             consortium.install(first.home, consortium.approve(first.home, requests))

@@ -14,7 +14,8 @@ import numpy as np
 from zerorag_p2p.config import EmbeddingConfig
 from zerorag_p2p.embedding.embedder import Embedder, open_embedder
 from zerorag_p2p.errors import UsageError
-from zerorag_p2p.library.loaders import BadRecord, find_files, load_file
+from zerorag_p2p.library.loaders import find_files, load_file
+from zerorag_p2p.library.records import BadRecord
 from zerorag_p2p.model import Content, Fingerprint, Vector
 from zerorag_p2p.testnet.demo import corpus_folder, load_hospitals, load_questions
 from zerorag_p2p.wire.embedding import normalised_rows
@@ -155,14 +156,14 @@ def _embedded(
     for _, owned in by_owner:
         for content in owned:
             if content not in numbers:
-                parts = embedder.split(content.text)
+                parts = [content.text[start:end] for start, end in embedder.cut(content.text)]
                 numbers[content] = list(range(len(contents), len(contents) + len(parts)))
                 contents += [
                     Content(content.title, part, number, len(parts))
                     for number, part in enumerate(parts)
                 ]
     if not contents:
-        raise UsageError(f"{name} holds no documents: text, Markdown or JSON Lines files")
+        raise UsageError(f"{name} holds no documents that can be read")
     fingerprint = embedder.fingerprint
     askers = _askers(organisations)
     events = [

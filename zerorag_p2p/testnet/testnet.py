@@ -24,16 +24,19 @@ from typing import Any, Final
 
 import trio
 
-from zerorag_p2p.config import NetworkConfig, NodeConfig
+from zerorag_p2p.config import NO_LIMITS, NetworkConfig, NodeConfig
 from zerorag_p2p.errors import NetworkError, UsageError
 from zerorag_p2p.identity.keys import Identity
-from zerorag_p2p.model import PeerId, Vector
+from zerorag_p2p.identity.withdrawal import Withdrawal
+from zerorag_p2p.library.contents import Retraction
+from zerorag_p2p.model import ContentHash, PeerId, Vector
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.happenings import Happening, Observer
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.node.outgoing import open_advertisement
 from zerorag_p2p.node.reports import QueryReport
+from zerorag_p2p.node.withdrawals import Withdrawals
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.testnet.authority import Authority, seeded_identity
 from zerorag_p2p.testnet.collection import seldom_collected
@@ -70,7 +73,8 @@ CONFIG: Final = NodeConfig(
         stream_idle_s=2.0,
         connection_idle_s=30.0,
         departed_after_s=10.0,
-    )
+    ),
+    limits=NO_LIMITS,
 )
 
 
@@ -90,6 +94,7 @@ class TestnetNode:
         name: "p0", "p1" and so on.
         address: Where it listens, a multiaddr.
         holdings: Its documents; they stay when it is killed, as a disk would.
+        withdrawals: What it knows to be taken back; that stays, too.
         core: While it runs.
         started_at: When it was last started, in the testnet's time.
         clock_skew_s: How far its clock is ahead of the testnet's; may be changed at any time.
@@ -105,6 +110,7 @@ class TestnetNode:
     identity: Identity
     address: str
     holdings: ArrayHoldings
+    withdrawals: Withdrawals
     core: NodeCore | None = None
     started_at: float = 0.0
     clock_skew_s: float = 0.0
@@ -285,7 +291,13 @@ class Testnet:
         holdings.own(documents, COLLECTION)
         holdings.share(COLLECTION, self.sharing)
         address = f"/memory/{name}" if self.network == "memory" else _free_address()
-        return TestnetNode(name, organisation, identity, address, holdings)
+        withdrawals = Withdrawals(
+            identity,
+            self._authority.roster.consortium,
+            self.now,
+            clock_tolerance_s=self.config.network.clock_tolerance_s,
+        )
+        return TestnetNode(name, organisation, identity, address, holdings, withdrawals)
 
     async def _start(self, node: TestnetNode) -> None:
         node.core = self._make_core(node)
@@ -332,6 +344,7 @@ class Testnet:
             clock=clock,
             randomness=random.Random(f"{self.seed} {node.name}"),
             open_advertisement=self._open_advertisement,
+            withdrawals=node.withdrawals,
         )
 
     def _make_network(self, node: TestnetNode, gate: Callable[[PeerId], bool]) -> Network:
@@ -391,6 +404,32 @@ class Testnet:
             )
         row: Vector = self.workload.query_vectors[number]
         return row
+
+    def withdraw(self, name: str, *documents: ContentHash) -> list[Withdrawal]:
+        """Let a node take documents of its own back, and tell the others.
+
+        Raises:
+            UsageError: The node does not own one of them.
+        """
+        node = self[name]
+        held = [
+            stored
+            for document in documents
+            for stored in node.holdings.get(document)
+            if stored.terms is None
+        ]
+        if len(held) != len(documents):
+            raise UsageError(f"{name} does not own each of these documents")
+        retraction = Retraction(
+            collection=None,
+            documents=documents,
+            statements=tuple(stored.links[0] for stored in held),
+        )
+        with speaking_as(node.name):
+            made = node.withdrawals.retract(retraction)
+        for withdrawal in made:
+            node.holdings.drop_withdrawn(withdrawal)
+        return made
 
     # Breaking and mending.
 
@@ -492,6 +531,16 @@ class Testnet:
     def _need_memory(self, what: str) -> None:
         if self.network != "memory":
             raise UsageError(f"{what} needs the memory network; kill works on every network")
+
+    async def revoke(self, name: str, reason: str, *, told: str) -> None:
+        """Let the authority revoke a node; only `told` gets the roster from it, others by gossip.
+
+        Raises:
+            UsageError: The node that is told does not run.
+        """
+        core = self._core(told)
+        self._authority.revoke(self[name].peer_id, reason, self.now())
+        await core.import_roster(self._authority.signed)
 
     # Looking.
 

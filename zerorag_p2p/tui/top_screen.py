@@ -191,7 +191,8 @@ class TopScreen(Screen[None]):
             f"{lost}asked {rate('queries'):.1f}/s  answered {rate('answered'):.1f}/s  "
             f"refused {rate('refusals'):.1f}/s  in {size(rate('bytes_received'))}/s  "
             f"out {size(rate('bytes_sent'))}/s\n"
-            f"{counted(status['neighbors'], 'neighbour')}, {status['connections']} connected, "
+            f"{_notice(status)}{counted(status['neighbors'], 'neighbour')}, "
+            f"{status['connections']} connected, "
             f"{status['remembered_queries']} in query memory"
         )
 
@@ -304,6 +305,16 @@ class TopScreen(Screen[None]):
         """Escape leaves the filter's field, which keeps other keys to itself."""
         if event.key == "escape" and self.focused is self._field:
             self.action_clear_filter()
+
+
+def _notice(status: Json) -> str:
+    """That the node is paused, and what runs out first, before the figures of a line."""
+    notices = []
+    if pause := status.get("pause"):
+        notices.append(f"PAUSED {pause['reason']}".strip())
+    if expiring := status.get("expiring"):
+        notices.append(expiring[0]["sentence"].partition(":")[0])
+    return printable("".join(f"{notice} │ " for notice in notices))
 
 
 def _counts(status: Json) -> dict[str, int]:

@@ -13,6 +13,7 @@ from zerorag_p2p.config import (
     FETCH_RESULT_LIMIT,
     MAX_CONTENT_BYTES,
     MAX_FETCH_DOCUMENTS,
+    MAX_REASON_BYTES,
     RELEASE_LIMIT,
 )
 from zerorag_p2p.identity.fields import read_name
@@ -50,6 +51,7 @@ class FetchRequest:
         audit: Reference under which both sides log this request.
         view: How much of them is wanted.
         deadline_ms: How long the asker waits for this reply, in milliseconds from now.
+        reason: Why emergency access is asked for, a sentence for the owner's people.
     """
 
     documents: tuple[ContentHash, ...]
@@ -58,6 +60,7 @@ class FetchRequest:
     audit: str
     view: View
     deadline_ms: int
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +105,18 @@ def encode_fetch(request: FetchRequest) -> bytes:
     Raises:
         LocalError: It is longer than `FETCH_LIMIT`.
     """
-    return encode_message(
-        {
-            "type": _FETCH,
-            "documents": [bytes.fromhex(content_hash) for content_hash in request.documents],
-            "purpose": request.purpose.value,
-            "user": request.user,
-            "audit": request.audit,
-            "view": request.view.value,
-            "deadline-ms": request.deadline_ms,
-        },
-        limit=FETCH_LIMIT,
-    )
+    fields: dict[str, object] = {
+        "type": _FETCH,
+        "documents": [bytes.fromhex(content_hash) for content_hash in request.documents],
+        "purpose": request.purpose.value,
+        "user": request.user,
+        "audit": request.audit,
+        "view": request.view.value,
+        "deadline-ms": request.deadline_ms,
+    }
+    if request.reason is not None:
+        fields["reason"] = request.reason
+    return encode_message(fields, limit=FETCH_LIMIT)
 
 
 def decode_fetch(data: bytes) -> FetchRequest:
@@ -134,6 +137,11 @@ def decode_fetch(data: bytes) -> FetchRequest:
         audit=read_name(reader, "audit"),
         view=read_choice(reader, "view", View),
         deadline_ms=read_deadline(reader),
+        reason=(
+            read_name(reader, "reason", max_bytes=MAX_REASON_BYTES)
+            if reader.has("reason")
+            else None
+        ),
     )
     reader.finish()
     return request

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from zerorag_p2p import cbor
 from zerorag_p2p.cbor import MapReader
 from zerorag_p2p.config import (
+    AUDIT_HEAD_LIMIT,
     GOSSIP_ADVERTISEMENT_BYTES,
     GOSSIP_LIMIT,
     GOSSIP_REPLY_LIMIT,
@@ -26,24 +27,26 @@ from zerorag_p2p.config import (
     MAX_GOSSIP_REVOCATIONS,
     MAX_GOSSIP_UPDATES,
     MAX_GOSSIP_WITHDRAWALS,
+    MAX_HELD_WITHDRAWALS,
     MAX_INTEGER,
     MAX_KNOWN_ADVERTISEMENTS,
+    MAX_PULLED_WITHDRAWALS,
     MAX_REASON_BYTES,
     MAX_ROSTER_BYTES,
-    MAX_WITHDRAWN,
     RECORD_LIMIT,
     REVOCATION_LIMIT,
     WITHDRAWAL_LIMIT,
 )
 from zerorag_p2p.identity.fields import read_name, read_peer, read_time, refusing_own_mistakes
-from zerorag_p2p.model import ContentHash, PeerId, Vector
+from zerorag_p2p.identity.withdrawal import DIGEST_BYTES as WITHDRAWAL_DIGEST_BYTES
+from zerorag_p2p.identity.withdrawal import SUMMARY_BYTES
+from zerorag_p2p.model import PeerId, Vector
 from zerorag_p2p.wire.embedding import decode_embedding, encode_embedding
 from zerorag_p2p.wire.message import (
     encode_message,
     item_readers,
     map_readers,
     read_choice,
-    read_content_hash,
     read_deadline,
     read_message,
     refuse_repeats,
@@ -55,12 +58,14 @@ _PING: Final = "ping"
 _PING_REQUEST: Final = "ping-request"
 _GET_ROSTER: Final = "get-roster"
 _GET_ADVERTISEMENTS: Final = "get-advertisements"
+_GET_WITHDRAWALS: Final = "get-withdrawals"
 _ENTRIES: Final = "entries"
 _ACK: Final = "ack"
 _NACK: Final = "nack"
 _ROSTER: Final = "roster"
 _UNCHANGED: Final = "unchanged"
 _ADVERTISEMENTS: Final = "advertisements"
+_WITHDRAWALS: Final = "withdrawals"
 
 #: Bytes of the digest that names an advertisement.
 DIGEST_BYTES: Final = 4
@@ -99,6 +104,8 @@ class News:
         updates: Accusations, at most one a peer.
         revocations: Sealed revocations, each by one authority.
         withdrawals: Sealed withdrawals of documents.
+        withdrawals_held: Digest of all withdrawals that the sender holds, 16 bytes; empty while it
+            holds none. A peer that holds others asks for what it lacks.
     """
 
     roster_version: int | None = None
@@ -106,6 +113,7 @@ class News:
     updates: tuple[Update, ...] = ()
     revocations: tuple[bytes, ...] = ()
     withdrawals: tuple[bytes, ...] = ()
+    withdrawals_held: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +131,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Half of a view, as a request and as its reply; the sender's own entry comes first."""
+    """Half of a view, as a request and as its reply; the sender's own entry comes first.
+
+    Attributes:
+        head: In a request, the newest signed head of the sender's audit log (`audit.heads`).
+        your_head: In a reply, the newest head of the receiver's log that the sender held before
+            this exchange, if that is another.
+    """
 
     entries: tuple[Entry, ...]
     news: News = field(default_factory=News)
+    head: bytes | None = None
+    your_head: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +228,30 @@ class AdvertisementsReply:
     advertisements: tuple[PassedOn, ...]
 
 
-GossipRequest: TypeAlias = Exchange | Ping | PingRequest | RosterRequest | AdvertisementsRequest
-GossipReply: TypeAlias = Exchange | Ack | Nack | RosterReply | AdvertisementsReply | Refusal
+@dataclass(frozen=True, slots=True)
+class WithdrawalsRequest:
+    """A request for withdrawals, those left out that the asker knows.
+
+    Attributes:
+        known: Digests of those it holds (`identity.withdrawal.withdrawal_digest`), ascending.
+    """
+
+    known: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawalsReply:
+    """Sealed withdrawals that the asker did not name; where there are more, it asks again."""
+
+    withdrawals: tuple[bytes, ...]
+
+
+GossipRequest: TypeAlias = (
+    Exchange | Ping | PingRequest | RosterRequest | AdvertisementsRequest | WithdrawalsRequest
+)
+GossipReply: TypeAlias = (
+    Exchange | Ack | Nack | RosterReply | AdvertisementsReply | WithdrawalsReply | Refusal
+)
 
 
 def advertisement_digest(sealed: bytes) -> bytes:
@@ -230,6 +268,8 @@ def encode_gossip(request: GossipRequest) -> bytes:
     match request:
         case Exchange():
             fields = _exchange_fields(_EXCHANGE, request)
+            if request.head is not None:
+                fields["head"] = request.head
         case Ping():
             fields = _with_news({"type": _PING}, request.news)
         case PingRequest():
@@ -247,6 +287,8 @@ def encode_gossip(request: GossipRequest) -> bytes:
             fields = {"type": _GET_ADVERTISEMENTS, "known": b"".join(request.known)}
             if request.near is not None:
                 fields["near"] = encode_embedding(request.near)
+        case WithdrawalsRequest():
+            fields = {"type": _GET_WITHDRAWALS, "known": b"".join(request.known)}
     return encode_message(fields, limit=GOSSIP_LIMIT)
 
 
@@ -259,6 +301,8 @@ def encode_gossip_reply(reply: GossipReply) -> bytes:
     match reply:
         case Exchange():
             fields = _exchange_fields(_ENTRIES, reply)
+            if reply.your_head is not None:
+                fields["your-head"] = reply.your_head
         case Ack():
             fields = _with_news({"type": _ACK}, reply.news)
         case Nack():
@@ -270,6 +314,8 @@ def encode_gossip_reply(reply: GossipReply) -> bytes:
         case AdvertisementsReply():
             items = [_passed_on_fields(item) for item in reply.advertisements]
             fields = {"type": _ADVERTISEMENTS, "advertisements": items}
+        case WithdrawalsReply():
+            fields = {"type": _WITHDRAWALS, "withdrawals": list(reply.withdrawals)}
         case Refusal():
             return encode_refusal(reply)
     return encode_message(fields, limit=GOSSIP_REPLY_LIMIT)
@@ -299,6 +345,8 @@ def _with_news(fields: dict[str, object], news: News) -> dict[str, object]:
     told: dict[str, object] = {key: list(items) for key, items in lists.items() if items}
     if news.roster_version is not None:
         told["roster-version"] = news.roster_version
+    if news.withdrawals_held:
+        told["withdrawals-held"] = news.withdrawals_held
     if told:
         fields["news"] = told
     return fields
@@ -314,12 +362,21 @@ def decode_gossip(data: bytes) -> GossipRequest:
         data,
         limit=GOSSIP_LIMIT,
         what="gossip request",
-        types=[_EXCHANGE, _PING, _PING_REQUEST, _GET_ROSTER, _GET_ADVERTISEMENTS],
+        types=[
+            _EXCHANGE,
+            _PING,
+            _PING_REQUEST,
+            _GET_ROSTER,
+            _GET_ADVERTISEMENTS,
+            _GET_WITHDRAWALS,
+        ],
     )
     request: GossipRequest
     match message_type:
         case "exchange":
-            request = Exchange(_read_entries(reader), _read_news(reader))
+            request = Exchange(
+                _read_entries(reader), _read_news(reader), head=_read_head(reader, "head")
+            )
         case "ping":
             request = Ping(_read_news(reader))
         case "ping-request":
@@ -330,21 +387,24 @@ def decode_gossip(data: bytes) -> GossipRequest:
             )
         case "get-roster":
             request = RosterRequest(reader.integer("known-version", maximum=MAX_INTEGER))
+        case "get-withdrawals":
+            request = WithdrawalsRequest(
+                _read_digests(reader, WITHDRAWAL_DIGEST_BYTES, MAX_HELD_WITHDRAWALS)
+            )
         case _:
             request = AdvertisementsRequest(
-                known=_read_digests(reader),
+                known=_read_digests(reader, DIGEST_BYTES, MAX_KNOWN_ADVERTISEMENTS),
                 near=decode_embedding(reader.map("near"))[0] if reader.has("near") else None,
             )
     reader.finish()
     return request
 
 
-def _read_digests(reader: MapReader) -> tuple[bytes, ...]:
-    data = reader.binary("known", max_bytes=DIGEST_BYTES * MAX_KNOWN_ADVERTISEMENTS)
-    if len(data) % DIGEST_BYTES:
-        reader.fail(f"'known' is not digests of {DIGEST_BYTES} bytes")
-    starts = range(0, len(data), DIGEST_BYTES)
-    digests = tuple(data[start : start + DIGEST_BYTES] for start in starts)
+def _read_digests(reader: MapReader, size: int, max_items: int) -> tuple[bytes, ...]:
+    data = reader.binary("known", max_bytes=size * max_items)
+    if len(data) % size:
+        reader.fail(f"'known' is not digests of {size} bytes")
+    digests = tuple(data[start : start + size] for start in range(0, len(data), size))
     if any(first >= second for first, second in itertools.pairwise(digests)):
         reader.fail("'known' is not in ascending order")
     return digests
@@ -364,7 +424,9 @@ def decode_gossip_reply(data: bytes, *, asked: GossipRequest) -> GossipReply:
     reply: GossipReply
     match message_type:
         case "entries":
-            reply = Exchange(_read_entries(reader), _read_news(reader))
+            reply = Exchange(
+                _read_entries(reader), _read_news(reader), your_head=_read_head(reader, "your-head")
+            )
         case "ack":
             reply = Ack(_read_news(reader))
         case "nack":
@@ -373,6 +435,8 @@ def decode_gossip_reply(data: bytes, *, asked: GossipRequest) -> GossipReply:
             reply = RosterReply(reader.binary("roster", min_bytes=1, max_bytes=MAX_ROSTER_BYTES))
         case "unchanged":
             reply = RosterReply(None)
+        case "withdrawals":
+            reply = WithdrawalsReply(_read_withdrawals(reader))
         case _:
             reply = AdvertisementsReply(_read_passed_on(reader))
     reader.finish()
@@ -391,6 +455,8 @@ def _replies_to(request: GossipRequest) -> tuple[str, ...]:
             return (_ROSTER, _UNCHANGED)
         case AdvertisementsRequest():
             return (_ADVERTISEMENTS,)
+        case WithdrawalsRequest():
+            return (_WITHDRAWALS,)
 
 
 def _read_passed_on(reader: MapReader) -> tuple[PassedOn, ...]:
@@ -408,6 +474,14 @@ def _read_passed_on(reader: MapReader) -> tuple[PassedOn, ...]:
     return tuple(items)
 
 
+def _read_withdrawals(reader: MapReader) -> tuple[bytes, ...]:
+    key = "withdrawals"
+    items = item_readers(reader, key, max_items=MAX_PULLED_WITHDRAWALS)
+    withdrawals = tuple(item.binary(key, min_bytes=1, max_bytes=WITHDRAWAL_LIMIT) for item in items)
+    refuse_repeats(reader, key, withdrawals)
+    return withdrawals
+
+
 def _read_entries(reader: MapReader) -> tuple[Entry, ...]:
     entries = []
     for item in item_readers(reader, "entries", max_items=MAX_GOSSIP_ENTRIES):
@@ -417,6 +491,12 @@ def _read_entries(reader: MapReader) -> tuple[Entry, ...]:
         fields.finish()
     refuse_repeats(reader, "entries", [entry.record for entry in entries])
     return tuple(entries)
+
+
+def _read_head(reader: MapReader, key: str) -> bytes | None:
+    if not reader.has(key):
+        return None
+    return reader.binary(key, min_bytes=1, max_bytes=AUDIT_HEAD_LIMIT)
 
 
 def _read_news(message: MapReader) -> News:
@@ -433,6 +513,11 @@ def _read_news(message: MapReader) -> News:
         updates=_read_updates(reader),
         revocations=_read_objects(reader, "revocations", MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
         withdrawals=_read_objects(reader, "withdrawals", MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
+        withdrawals_held=(
+            reader.binary("withdrawals-held", min_bytes=SUMMARY_BYTES, max_bytes=SUMMARY_BYTES)
+            if reader.has("withdrawals-held")
+            else b""
+        ),
     )
     reader.finish()
     return news
@@ -465,7 +550,7 @@ def _read_updates(reader: MapReader) -> tuple[Update, ...]:
     return tuple(updates)
 
 
-# Signed objects that are defined here, because nothing else carries them.
+# A signed object that is defined here, because nothing else carries it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -486,22 +571,6 @@ class Revocation:
     peer: PeerId
     date: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawal:
-    """An owner's word that documents are not to be found, fetched or passed on any more.
-
-    It is sealed by the owner in the domain `WITHDRAWAL`.
-
-    Attributes:
-        documents: Content hashes, each once, 1 to 32.
-        issued_at: Unix seconds. It concerns what the owner signed up to then.
-    """
-
-    owner: PeerId
-    documents: tuple[ContentHash, ...]
-    issued_at: int
 
 
 def encode_revocation(revocation: Revocation) -> bytes:
@@ -538,42 +607,3 @@ def decode_revocation(payload: bytes) -> Revocation:
     )
     reader.finish()
     return revocation
-
-
-def encode_withdrawal(withdrawal: Withdrawal) -> bytes:
-    """Encode the payload of a withdrawal, to be sealed by the owner.
-
-    Raises:
-        UsageError: A field is out of bounds.
-    """
-    payload = cbor.encode(
-        {
-            "owner": withdrawal.owner,
-            "documents": [bytes.fromhex(document) for document in withdrawal.documents],
-            "issued-at": withdrawal.issued_at,
-        }
-    )
-    with refusing_own_mistakes():
-        decode_withdrawal(payload)
-    return payload
-
-
-def decode_withdrawal(payload: bytes) -> Withdrawal:
-    """Decode the payload of a withdrawal whose seal has been verified.
-
-    The caller checks that `owner` sealed it.
-
-    Raises:
-        DecodeError: It is malformed.
-    """
-    reader = MapReader(cbor.decode(payload, limit=WITHDRAWAL_LIMIT), "withdrawal")
-    items = item_readers(reader, "documents", min_items=1, max_items=MAX_WITHDRAWN)
-    documents = tuple(read_content_hash(item, "documents") for item in items)
-    refuse_repeats(reader, "documents", documents)
-    withdrawal = Withdrawal(
-        owner=read_peer(reader, "owner"),
-        documents=documents,
-        issued_at=read_time(reader, "issued-at"),
-    )
-    reader.finish()
-    return withdrawal

@@ -12,7 +12,9 @@ from zerorag_p2p.cbor import MapReader
 from zerorag_p2p.config import (
     MAX_BUDGET,
     MAX_HAVE,
+    MAX_INTEGER,
     MAX_K,
+    MAX_REASON_BYTES,
     MAX_REFERRALS,
     QUERY_LIMIT,
     QUERY_RESULT_LIMIT,
@@ -75,6 +77,7 @@ class QueryRequest:
             routed queries. Absent: it must not keep it.
         have: Documents that the querier has already found, as hash prefixes.
         above: Score that a document has to exceed to be of use, nor is a referral to what cannot.
+        reason: Why emergency access is asked for, a sentence for the owner's people.
     """
 
     embedding: Vector
@@ -90,6 +93,7 @@ class QueryRequest:
     remember_until: int | None = None
     have: tuple[HashPrefix, ...] = ()
     above: Score | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,10 +148,15 @@ class Referral:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a queried peer holds, best first, and whom it would ask next, best first."""
+    """What a queried peer holds, best first, and whom it would ask next, best first.
+
+    Attributes:
+        count: How many documents match, where only that was asked for; then no documents come.
+    """
 
     documents: tuple[ResultDocument, ...] = ()
     referrals: tuple[Referral, ...] = ()
+    count: int | None = None
 
 
 def encode_query(request: QueryRequest) -> bytes:
@@ -175,6 +184,8 @@ def encode_query(request: QueryRequest) -> bytes:
         fields["have"] = [prefix_bytes(prefix) for prefix in request.have]
     if request.above is not None:
         fields["above"] = wire_score(request.above)
+    if request.reason is not None:
+        fields["reason"] = request.reason
     return encode_message(fields, limit=QUERY_LIMIT)
 
 
@@ -202,6 +213,11 @@ def decode_query(data: bytes, *, dimension: int | None = None) -> QueryRequest:
         ),
         have=_read_have(reader) if reader.has("have") else (),
         above=read_score(reader, "above") if reader.has("above") else None,
+        reason=(
+            read_name(reader, "reason", max_bytes=MAX_REASON_BYTES)
+            if reader.has("reason")
+            else None
+        ),
     )
     reader.finish()
     return request
@@ -221,14 +237,14 @@ def encode_query_result(result: QueryResult, encoding: Encoding = Encoding.INT8)
         EmbeddingError: An embedding is not finite, is zero or has the wrong shape.
         LocalError: The message is longer than `QUERY_RESULT_LIMIT`.
     """
-    return encode_message(
-        {
-            "type": _RESULT,
-            "documents": _document_fields(result.documents, encoding),
-            "referrals": [_referral_fields(item) for item in result.referrals],
-        },
-        limit=QUERY_RESULT_LIMIT,
-    )
+    fields: dict[str, object] = {
+        "type": _RESULT,
+        "documents": _document_fields(result.documents, encoding),
+        "referrals": [_referral_fields(item) for item in result.referrals],
+    }
+    if result.count is not None:
+        fields["count"] = result.count
+    return encode_message(fields, limit=QUERY_RESULT_LIMIT)
 
 
 def _document_fields(
@@ -294,8 +310,11 @@ def decode_query_reply(
         _read_referral(item) for item in map_readers(reader, "referrals", max_items=MAX_REFERRALS)
     )
     refuse_repeats(reader, "referrals", [referral.peer for referral in referrals])
+    count = reader.integer("count", maximum=MAX_INTEGER) if reader.has("count") else None
+    if count is not None and documents:
+        reader.fail("'count' comes with documents")
     reader.finish()
-    return QueryResult(documents, referrals)
+    return QueryResult(documents, referrals, count)
 
 
 def _read_document(reader: MapReader, dimension: int | None) -> ResultDocument:

@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from zerorag_p2p.identity.attribution import embedding_hash, sign_statement
+from zerorag_p2p.identity.attribution import (
+    Statement,
+    embedding_hash,
+    open_statement,
+    sign_statement,
+)
 from zerorag_p2p.identity.keys import Identity
+from zerorag_p2p.identity.withdrawal import Withdrawal
 from zerorag_p2p.model import (
     Content,
     ContentHash,
@@ -86,22 +92,34 @@ def statement_signer(
 
 
 class HeldDocument:
-    """A document that is held; its owner's statement is signed when somebody first needs it."""
+    """A document that is held; its owner's statement is signed when somebody first needs it.
 
-    __slots__ = ("_links", "_sign", "collection", "content_hash", "number")
+    Args:
+        number: Of the document in the table.
+        content_hash: Of its content.
+        collection: Ours that it is in.
+        links: Its attribution where it is a copy, our custody included; None for our own.
+        statement: The owner's, where it is a copy.
+        sign: Signs our own.
+    """
+
+    __slots__ = ("_links", "_sign", "_statement", "collection", "content_hash", "number")
 
     def __init__(
         self,
         number: int,
         content_hash: ContentHash,
         collection: str,
+        *,
         links: tuple[bytes, ...] | None,
+        statement: Statement | None,
         sign: SignDocument,
     ) -> None:
         self.number = number
         self.content_hash = content_hash
         self.collection = collection
         self._links = links
+        self._statement = statement
         self._sign = sign
 
     @property
@@ -110,6 +128,16 @@ class HeldDocument:
         if self._links is None:
             self._links = (self._sign(self.number, self.collection),)
         return self._links
+
+    @property
+    def terms(self) -> SharingTerms | None:
+        """The owner's terms where this is a copy; None for a document of our own."""
+        return None if self._statement is None else self._statement.terms
+
+    @property
+    def statement(self) -> Statement:
+        """What its owner states."""
+        return open_statement(self.links[0]) if self._statement is None else self._statement
 
 
 class ArrayHoldings:
@@ -148,23 +176,50 @@ class ArrayHoldings:
 
     def own(self, numbers: Iterable[int], collection: str) -> None:
         """Hold documents as their owner."""
-        self._add([(number, None) for number in numbers], collection)
+        self._add([(number, None, None) for number in numbers], collection)
 
-    def keep(self, number: int, collection: str, links: tuple[bytes, ...]) -> None:
+    def keep(
+        self, number: int, collection: str, links: tuple[bytes, ...], statement: Statement
+    ) -> None:
         """Hold a copy of a document; `links` is its attribution, our custody included."""
-        self._add([(number, links)], collection)
+        self._add([(number, links, statement)], collection)
 
     def _add(
-        self, documents: Iterable[tuple[int, tuple[bytes, ...] | None]], collection: str
+        self,
+        documents: Iterable[tuple[int, tuple[bytes, ...] | None, Statement | None]],
+        collection: str,
     ) -> None:
         self._sharing.setdefault(collection, None)
-        for number, links in documents:
+        for number, links, statement in documents:
             if number not in self._held:
                 held = HeldDocument(
-                    number, self.table.hashes[number], collection, links, self._sign
+                    number,
+                    self.table.hashes[number],
+                    collection,
+                    links=links,
+                    statement=statement,
+                    sign=self._sign,
                 )
                 self._held[number] = held
                 self._order.append(held)
+        self._arrange()
+
+    def drop_withdrawn(self, withdrawal: Withdrawal) -> int:
+        """Let go of what its owner, be it this peer, took back; how many documents that were."""
+        gone = [
+            held
+            for held in self._order
+            if (not withdrawal.documents or held.content_hash in withdrawal.documents)
+            and withdrawal.covers(held.statement)
+        ]
+        for held in gone:
+            del self._held[held.number]
+            self._order.remove(held)
+        if gone:
+            self._arrange()
+        return len(gone)
+
+    def _arrange(self) -> None:
         self._rows = self.table.vectors[[held.number for held in self._order]]
         self.generation += 1
 
@@ -219,6 +274,7 @@ class ArrayHoldings:
                         content_hash=held.content_hash,
                         score=float(scores[row]),
                         embedding=self._rows[row],
+                        collection=held.collection,
                         attribution=held.links,
                     )
                 )
@@ -226,9 +282,27 @@ class ArrayHoldings:
                     break
         return found
 
+    def count(
+        self,
+        embedding: Vector,
+        above: float,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[HeldDocument], bool],
+    ) -> int:
+        """How many admitted documents score more than `above`."""
+        admitted = {name for name in self._sharing if admit_collection(name)}
+        rows = np.flatnonzero(self._rows @ embedding > above).tolist()
+        matching = (self._order[row] for row in rows)
+        return sum(held.collection in admitted and admit(held) for held in matching)
+
     def vectors_to_advertise(
         self, collections: Sequence[str]
     ) -> tuple[Vector, Sequence[ContentHash]]:
         """Vectors as transmitted [n, d] of every document in `collections`."""
-        rows = [row for row, held in enumerate(self._order) if held.collection in collections]
+        rows = [
+            row
+            for row, held in enumerate(self._order)
+            if held.collection in collections and (held.terms is None or held.terms.reshare)
+        ]
         return self._rows[rows], [self._order[row].content_hash for row in rows]

@@ -1,0 +1,1 @@
+"""Reading documents from files, a module a format."""

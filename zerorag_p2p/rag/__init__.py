@@ -1,0 +1,1 @@
+"""Retrieval-augmented generation: from a question to an answer with its sources."""
