@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_commands import Hospital, set_up
+from tests.cli.hospitals import Hospital, two_hospitals
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -25,22 +25,14 @@ Json = dict[str, Any]
 def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hospital, Hospital]]:
     """Two hospitals after one question; their nodes have ended."""
     folder = tmp_path_factory.mktemp("h")
-    owner, asker = set_up(folder / "a", "General Hospital"), set_up(folder / "b", "Clinic")
-    roster, asked = folder / "roster.cbor", folder / "clinic.request"
-    founded = json.loads(owner.must("consortium", "create", "cardio", "--json"))
-    asker.must("consortium", "request", "--out", asked)
-    owner.must("consortium", "approve", asked, "--out", roster)
-    asker.must("consortium", "import", roster, "--authority", founded["authorities"][0])
-    (folder / "metformin.txt").write_text(NOTE)
-    owner.must("docs", "add", folder / "metformin.txt", "--collection", "wards")
-    owner.must("docs", "share", "wards")
-    owner.start()
-    asker.start()
-    asker.must("query", "metformin dose in renal failure", "--user", "dr-7")
-    yield owner, asker
-    for hospital in (owner, asker):
-        if hospital.process is not None:
-            hospital.stop()
+    with two_hospitals(folder) as (owner, asker):
+        (folder / "metformin.txt").write_text(NOTE)
+        owner.must("docs", "add", folder / "metformin.txt", "--collection", "wards")
+        owner.must("docs", "share", "wards")
+        owner.start()
+        asker.start()
+        asker.must("query", "metformin dose in renal failure", "--user", "dr-7")
+        yield owner, asker
 
 
 def listed(hospital: Hospital, *options: object) -> list[Json]:

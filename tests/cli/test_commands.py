@@ -1,16 +1,13 @@
 """The command line as its users run it: two hospitals, two processes, one question."""
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.cli.hospitals import Hospital, two_hospitals
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -21,95 +18,19 @@ TEXTS = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@dataclass
-class Hospital:
-    """A home, and the process of its node."""
-
-    home: Path
-    process: subprocess.Popen[str] | None = field(default=None)
-
-    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "zerorag_p2p", *map(str, arguments)]
-        return subprocess.run(
-            command,
-            env={**os.environ, "ZERORAG_HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def must(self, *arguments: object) -> str:
-        result = self.run(*arguments)
-        assert result.returncode == 0, result.stderr + result.stdout
-        return result.stdout
-
-    def start(self) -> dict[str, object]:
-        with (self.home / "log").open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "zerorag_p2p", "node", "run", "--json"],
-                env={**os.environ, "ZERORAG_HOME": str(self.home)},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, (self.home / "log").read_text()
-        ready: dict[str, object] = json.loads(line)
-        return ready
-
-    def stop(self) -> int:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(timeout=15)
-        finally:
-            self.process.kill()
-            self.process.communicate()
-            self.process = None
-        return code
-
-
-def set_up(home: Path, organisation: str) -> Hospital:
-    hospital = Hospital(home)
-    listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
-    hospital.must(
-        *("init", "--organisation", organisation, "--embedder", "hashing", "--listen", listen)
-    )
-    return hospital
-
-
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hospital, Hospital]]:
-    # pytest's own folders can be too long for a socket's path.
     folder = tmp_path_factory.mktemp("h")
-    owner, asker = set_up(folder / "a", "General Hospital"), set_up(folder / "b", "Clinic")
-    roster, asked = folder / "roster.cbor", folder / "clinic.request"
-    founded = json.loads(owner.must("consortium", "create", "cardio", "--json"))
-    asker.must("consortium", "request", "--out", asked)
-    owner.must("consortium", "approve", asked, "--out", roster)
-    asker.must("consortium", "import", roster, "--authority", founded["authorities"][0])
-
-    texts = folder / "texts"
-    texts.mkdir()
-    for name, text in TEXTS.items():
-        (texts / name).write_text(text)
-    owner.must("docs", "add", texts, "--collection", "wards")
-    owner.must("docs", "share", "wards")
-    owner.start()
-    asker.start()
-    yield owner, asker
-    for hospital in (owner, asker):
-        if hospital.process is not None:
-            hospital.stop()
+    with two_hospitals(folder) as (owner, asker):
+        texts = folder / "texts"
+        texts.mkdir()
+        for name, text in TEXTS.items():
+            (texts / name).write_text(text)
+        owner.must("docs", "add", texts, "--collection", "wards")
+        owner.must("docs", "share", "wards")
+        owner.start()
+        asker.start()
+        yield owner, asker
 
 
 @pytest.fixture

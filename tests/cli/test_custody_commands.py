@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.cli.test_commands import Hospital, set_up
+from tests.cli.hospitals import Hospital, two_hospitals
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -23,30 +23,22 @@ QUESTION = "apixaban before surgery"
 
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hospital, Hospital]]:
-    folder = tmp_path_factory.mktemp("c")
-    owner, asker = set_up(folder / "a", "General Hospital"), set_up(folder / "b", "Clinic")
-    roster, asked = folder / "roster.cbor", folder / "clinic.request"
-    founded = json.loads(owner.must("consortium", "create", "cardio", "--json"))
-    asker.must("consortium", "request", "--out", asked)
-    owner.must("consortium", "approve", asked, "--out", roster)
-    asker.must("consortium", "import", roster, "--authority", founded["authorities"][0])
-    texts = folder / "texts"
-    texts.mkdir()
-    for name, text in TEXTS.items():
-        (texts / name).write_text(text)
-    owner.must("docs", "add", texts, "--collection", "guidelines")
-    for hospital in (owner, asker):
-        config = hospital.home / "config.toml"
-        text = config.read_text()
-        assert "# exchange_interval_s = 5.0" in text
-        for setting in ("exchange_interval_s", "ping_interval_s", "maintenance_interval_s"):
-            text = text.replace(f"# {setting} = 5.0", f"{setting} = 0.5")
-        config.write_text(text)
-        hospital.start()
-    yield owner, asker
-    for hospital in (owner, asker):
-        if hospital.process is not None:
-            hospital.stop()
+    folder = tmp_path_factory.mktemp("h")
+    with two_hospitals(folder) as (owner, asker):
+        texts = folder / "texts"
+        texts.mkdir()
+        for name, text in TEXTS.items():
+            (texts / name).write_text(text)
+        owner.must("docs", "add", texts, "--collection", "guidelines")
+        for hospital in (owner, asker):
+            config = hospital.home / "config.toml"
+            text = config.read_text()
+            assert "# exchange_interval_s = 5.0" in text
+            for setting in ("exchange_interval_s", "ping_interval_s", "maintenance_interval_s"):
+                text = text.replace(f"# {setting} = 5.0", f"{setting} = 0.5")
+            config.write_text(text)
+            hospital.start()
+        yield owner, asker
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

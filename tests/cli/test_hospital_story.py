@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_commands import Hospital, set_up
+from tests.cli.hospitals import Hospital, two_hospitals
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -27,22 +27,14 @@ hours = 4
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hospital, Hospital]]:
     """An owner and a clinic, both enrolled, both running; nothing is shared yet."""
-    folder = tmp_path_factory.mktemp("s")
-    owner, clinic = set_up(folder / "a", "General Hospital"), set_up(folder / "b", "Clinic")
-    roster, asked = folder / "roster.cbor", folder / "clinic.request"
-    founded = json.loads(owner.must("consortium", "create", "toxicology", "--json"))
-    clinic.must("consortium", "request", "--out", asked)
-    owner.must("consortium", "approve", asked, "--out", roster)
-    clinic.must("consortium", "import", roster, "--authority", founded["authorities"][0])
-    (folder / "naloxone.txt").write_text(TEXT)
-    owner.must("docs", "add", folder / "naloxone.txt", "--collection", "toxicology")
-    (owner.home / "policy.toml").write_text(BREAK_GLASS)
-    for hospital in (owner, clinic):
-        hospital.start()
-    yield owner, clinic
-    for hospital in (owner, clinic):
-        if hospital.process is not None:
-            hospital.stop()
+    folder = tmp_path_factory.mktemp("h")
+    with two_hospitals(folder) as (owner, clinic):
+        (folder / "naloxone.txt").write_text(TEXT)
+        owner.must("docs", "add", folder / "naloxone.txt", "--collection", "toxicology")
+        (owner.home / "policy.toml").write_text(BREAK_GLASS)
+        for hospital in (owner, clinic):
+            hospital.start()
+        yield owner, clinic
 
 
 def ask(hospital: Hospital, *options: object) -> tuple[int, list[dict[str, Any]]]:
@@ -120,7 +112,7 @@ def test_every_file_and_every_connection_is_accounted_for(
     assert set(listed) == {".", *(path.name for path in owner.home.iterdir())}
     # Only what these tests log is not ours.
     assert [name for name, row in listed.items() if row["fault"]] == ["log"]
-    assert all(listed[name]["secret"] for name in ("identity.key", "audit.key", "state.cbor"))
+    assert all(listed[name]["secret"] for name in ("identity.key", "audit.key"))
     directions = {(row["direction"], row["with"]) for row in told["connections"]}
     assert directions == {
         ("in", "members"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_commands import Hospital, set_up
+from tests.cli.hospitals import Hospital, two_hospitals
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -41,25 +41,17 @@ hours = 4
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hospital, Hospital]]:
     folder = tmp_path_factory.mktemp("h")
-    owner, asker = set_up(folder / "a", "General Hospital"), set_up(folder / "b", "Clinic")
-    roster, asked = folder / "roster.cbor", folder / "clinic.request"
-    founded = json.loads(owner.must("consortium", "create", "cardio", "--json"))
-    asker.must("consortium", "request", "--out", asked)
-    owner.must("consortium", "approve", asked, "--out", roster)
-    asker.must("consortium", "import", roster, "--authority", founded["authorities"][0])
-    for name, text in (
-        ("heart.txt", "Diuretics in heart failure."),
-        ("sepsis.txt", "Sepsis in children begins with fever."),
-    ):
-        (folder / name).write_text(text)
-        owner.must("docs", "add", folder / name, "--collection", "wards")
-    (owner.home / "policy.toml").write_text(RULES)
-    owner.start()
-    asker.start()
-    yield owner, asker
-    for hospital in (owner, asker):
-        if hospital.process is not None:
-            hospital.stop()
+    with two_hospitals(folder) as (owner, asker):
+        for name, text in (
+            ("heart.txt", "Diuretics in heart failure."),
+            ("sepsis.txt", "Sepsis in children begins with fever."),
+        ):
+            (folder / name).write_text(text)
+            owner.must("docs", "add", folder / name, "--collection", "wards")
+        (owner.home / "policy.toml").write_text(RULES)
+        owner.start()
+        asker.start()
+        yield owner, asker
 
 
 def exit_code(result: subprocess.CompletedProcess[str]) -> int:

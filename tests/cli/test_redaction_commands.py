@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_commands import set_up
+from tests.cli.hospitals import set_up
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

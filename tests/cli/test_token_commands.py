@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_commands import Hospital, free_port
+from tests.cli.hospitals import Hospital, free_port
 from zerorag_p2p.client import Client
 from zerorag_p2p.errors import NodeNotRunningError, ScopeDenied, TokenRejected
 

@@ -452,6 +452,7 @@ async def test_a_replayed_withdrawal_has_no_effect_on_what_is_newer(tmp_path: Pa
         await eventually(lambda: gone(cid, content_hash))
         ann.library.restore(content_hash)
         assert (await keep(cid, content_hash, ann.peer_id)).kept
+        await eventually(lambda: bool(bob.core.withdrawals.missing(())))
         (old,) = bob.core.withdrawals.missing(())
         cid.core.withdrawals._book.expire(2**40)  # as if it had never heard of it
         assert cid.status()["withdrawals"] == 0

@@ -201,7 +201,8 @@ async def test_a_statement_signed_by_somebody_else_is_shown_as_rejected(
 async def test_a_text_that_does_not_hash_to_its_statement_is_rejected_for_the_next_holder(
     tmp_path: Path, network: str
 ) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob", "cid"])
+    # As published everybody is asked, so that both holders are known.
+    lab = Lab(tmp_path, network, ["ann", "bob", "cid"], routing="paper")
     async with lab.node("ann") as ann, lab.node("bob") as bob, lab.node("cid") as cid:
         liars = (bob, cid)
         for node in liars:
