@@ -12,10 +12,13 @@ import pytest
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.experiments.axes import draw_runs, panels
 from zerorag_p2p.experiments.comparison import compare
+from zerorag_p2p.experiments.experiment import Variant, with_routing
 from zerorag_p2p.experiments.run import Order, Progress, run
+from zerorag_p2p.experiments.run_files import RunKey
 from zerorag_p2p.experiments.store import encode_result, load_result, store_figure, store_result
 from zerorag_p2p.workloads.folder import write_workload
 from zerorag_p2p.workloads.results import Json
+from zerorag_p2p.workloads.scenario import Crash, Scenario
 from zerorag_p2p.workloads.synthetic import synthetic_workload
 
 RESULT = {"name", "system", "workload", "peers", "seed", "settings", "metrics", "by_tenth"}
@@ -118,6 +121,24 @@ def test_a_stored_result_is_enough_to_go_on_from(tmp_path: Path) -> None:
     for file in (tmp_path / "second" / "fig5" / "runs").glob("*"):
         file.unlink()
     assert kept(replace(second, seeds=1)) == [False]
+
+
+def test_a_run_is_known_by_what_is_not_as_by_default() -> None:
+    def key(scenario: Scenario) -> RunKey:
+        return RunKey(Variant("any", scenario), "vectorised", {})
+
+    plain = Scenario(name="any", shows="This.")
+    described = key(plain).to_json()["scenario"]
+    assert described == {"is": "Scenario", "name": "any", "shows": ""}
+    assert key(replace(plain, shows="That.")).digest() == key(plain).digest()
+    others = [
+        with_routing(plain, margin=2.0),
+        with_routing(plain, routing="paper"),
+        replace(plain, peers=plain.peers + 1),
+        replace(plain, timeline=(Crash(at=0.5, share=0.5),)),
+        replace(plain, timeline=(Crash(at=0.4, share=0.5),)),
+    ]
+    assert len({key(scenario).digest() for scenario in (plain, *others)}) == 1 + len(others)
 
 
 def test_an_interrupted_command_goes_on_where_it_was(tmp_path: Path) -> None:

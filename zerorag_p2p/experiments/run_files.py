@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +37,10 @@ class RunKey:
         """The key with the version of the package."""
         return {
             "variant": self.variant.name,
-            "scenario": repr(self.variant.scenario),
-            "runs_on": self.world if self.variant.baseline is None else repr(self.variant.baseline),
+            "scenario": _settings(replace(self.variant.scenario, shows="")),
+            "runs_on": (
+                self.world if self.variant.baseline is None else _settings(self.variant.baseline)
+            ),
             "data": dict(self.data),
             "version": __version__,
         }
@@ -52,6 +54,29 @@ class RunKey:
         """A name for files, different for every key."""
         name = re.sub(r"[^a-z0-9]+", "-", self.variant.name.lower()).strip("-")
         return f"{name}-seed-{self.variant.scenario.seed}-{self.digest()}"
+
+
+def _settings(value: object) -> object:
+    """What JSON knows of a value, of a dataclass its fields that do not have their defaults.
+
+    So a setting that a later version adds leaves the keys of older runs as they are.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        chosen = {
+            item.name: _settings(getattr(value, item.name))
+            for item in fields(value)
+            if getattr(value, item.name) != _default(item)
+        }
+        return {"is": type(value).__name__, **chosen}
+    if isinstance(value, Mapping):
+        return {str(key): _settings(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_settings(item) for item in value]
+    return value
+
+
+def _default(item: Field[object]) -> object:
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def data_files(folder: Path | None) -> dict[str, int]:
