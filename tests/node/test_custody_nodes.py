@@ -12,6 +12,7 @@ import pytest
 
 from tests.node.lab import NETWORKS, Lab, add, eventually, impatient
 from zerorag_p2p import cbor
+from zerorag_p2p.config import NodeConfig
 from zerorag_p2p.errors import AttributionError, PolicyDenied, UsageError
 from zerorag_p2p.identity import cose
 from zerorag_p2p.identity.attribution import (
@@ -46,13 +47,18 @@ def network(request: pytest.FixtureRequest) -> str:
 @asynccontextmanager
 async def nodes(lab: Lab) -> AsyncIterator[list[Node]]:
     async with AsyncExitStack() as stack:
-        patient = {"dial_timeout_s": 8.0, "request_timeout_s": 8.0, "query_timeout_s": 20.0}
         yield [
-            await stack.enter_async_context(
-                lab.node(name, config=impatient(lab.config(name), **patient))
-            )
+            await stack.enter_async_context(lab.node(name, config=patient(lab.config(name))))
             for name in lab.names
         ]
+
+
+def patient(config: NodeConfig) -> NodeConfig:
+    """The same configuration for a busy machine, on which nobody is dead who is slow."""
+    return replace(
+        impatient(config, dial_timeout_s=8.0, request_timeout_s=8.0, query_timeout_s=20.0),
+        membership=replace(config.membership, ping_timeout_s=2.0, suspicion_multiplier=6.0),
+    )
 
 
 def only_document(node: Node) -> ContentHash:
@@ -449,11 +455,11 @@ async def test_a_replayed_withdrawal_has_no_effect_on_what_is_newer(tmp_path: Pa
         content_hash = only_document(ann)
         await keep(cid, content_hash, ann.peer_id)
         ann.library.withdraw(content_hash)
+        (old,) = ann.core.withdrawals.missing(())
         await eventually(lambda: gone(cid, content_hash))
+        await eventually(lambda: bob.status()["withdrawals"] == 1)
         ann.library.restore(content_hash)
         assert (await keep(cid, content_hash, ann.peer_id)).kept
-        await eventually(lambda: bool(bob.core.withdrawals.missing(())))
-        (old,) = bob.core.withdrawals.missing(())
         cid.core.withdrawals._book.expire(2**40)  # as if it had never heard of it
         assert cid.status()["withdrawals"] == 0
         bob.core._gossip._handle(ObjectPublished(ObjectKind.WITHDRAWAL, "replayed", old))

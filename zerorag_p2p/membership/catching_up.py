@@ -45,6 +45,8 @@ class CatchingUp:
         if gained:
             self._next = -math.inf
             return
+        if self._held() != self._fruitless_for:
+            return  # what it had for us came another way meanwhile
         self._fruitless[held] = None
         if len(self._fruitless) > _FRUITLESS:
             del self._fruitless[next(iter(self._fruitless))]
