@@ -242,11 +242,13 @@ async def test_what_fails_within_is_raised_as_it_is(autojump_clock: object) -> N
 
 
 async def test_libp2p_over_loopback() -> None:
-    testnet = small(network="libp2p")
-    with trio.fail_after(60):
+    # Real handshakes on a busy machine: nobody is given up early, and everybody is asked.
+    deadlines = with_network(dial_timeout_s=15.0, request_timeout_s=15.0, query_timeout_s=40.0)
+    testnet = small(network="libp2p", **deadlines)
+    with trio.fail_after(90):
         async with testnet.running():
             event = testnet.workload.events[0]
-            assert hit(testnet, event, await asked(testnet, event))
+            assert hit(testnet, event, await asked(testnet, event, stopping="budget"))
             with pytest.raises(UsageError, match="memory network"):
                 testnet.freeze("p1")
             victim = next(name for name in EVERYONE if name != f"p{event.peer}")
