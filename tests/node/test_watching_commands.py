@@ -67,11 +67,13 @@ async def test_events_are_printed_until_the_node_ends(tmp_path: Path) -> None:
         async def print_events(*options: str) -> None:
             printed.append(await run("events", *options, "--home", bob.home.root))
 
+        observers = bob.core.activity._observers
         for options in ((), ("--json",)):
+            before = len(observers)
             shutdown = trio.Event()
             async with trio.open_nursery() as nursery, serving(bob, shutdown):
                 nursery.start_soon(print_events, *options)
-                await eventually(lambda: bool(bob.core.activity._observers))
+                await eventually(lambda before=before: len(observers) > before)
                 await ann.query("a note")
                 shutdown.set()
     for_people, as_json = (result.stdout.splitlines() for result in printed)
