@@ -12,7 +12,7 @@ import pytest
 from tests.rag.language_model import LanguageModel, fails, language_model, streams
 from zerorag_p2p.config import GenerationConfig
 from zerorag_p2p.errors import ConfigError, GenerationError, KeyFileError
-from zerorag_p2p.rag import endpoint as endpoint_module
+from zerorag_p2p.model_server import server
 from zerorag_p2p.rag.endpoint import Endpoint
 from zerorag_p2p.rag.prompt import Message
 
@@ -24,7 +24,7 @@ KEY = "-".join(["sk", "very", "secret"])
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(server, "_FIRST_PAUSE_S", 0.001)
 
 
 def endpoint(base_url: str, **settings: Any) -> Endpoint:
@@ -81,7 +81,7 @@ async def test_what_would_not_help_is_not_tried(behaviour: Any) -> None:
     ],
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
-    assert endpoint_module._retry_after(value, 1_000_000_000.0) == seconds
+    assert server._retry_after(value, 1_000_000_000.0) == seconds
 
 
 async def test_half_of_a_character_becomes_one_that_can_be_written() -> None:

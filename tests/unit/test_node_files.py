@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from zerorag_p2p.errors import KeyFileError, LocalError
+from zerorag_p2p.files import read_secret
 from zerorag_p2p.node.files import (
     LOCK_NAME,
     HomeLock,
     create_identity,
     load_identity,
-    read_secret,
     write_secret,
 )
 
