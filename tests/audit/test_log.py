@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import itertools
 import os
@@ -18,7 +19,7 @@ from zerorag_p2p.audit.heads import open_head, sign_head
 from zerorag_p2p.audit.ledger import Ledger, verify_folder
 from zerorag_p2p.audit.log import AuditLog
 from zerorag_p2p.audit.reading import LogReader, Selection
-from zerorag_p2p.audit.segments import Chain, contents, read_segment, segments
+from zerorag_p2p.audit.segments import Chain, Contents, contents, read_segment, segments
 from zerorag_p2p.audit.verification import verify_log
 from zerorag_p2p.errors import AuditError
 from zerorag_p2p.identity.keys import Identity
@@ -528,10 +529,41 @@ def test_a_head_that_was_returned_shows_a_cut_after_all_files_were_put_back(
         path.write_bytes(data)
     ledger = Ledger(folder, OWNER, NOON)
     assert not ledger.faults
-    ledger.book.take_back(ASKER.peer_id, witnessed)
-    assert ledger.contradicted() == ["entry 6, which a signed head names, is missing"]
+    returned = ledger.book.take_back(ASKER.peer_id, witnessed)
+    assert ledger.contradicted([returned]) == ["entry 6, which a signed head names, is missing"]
     ledger.close(NOON)
     assert faults(folder) == ("entry 6, which a signed head names, is missing",)
+
+
+def test_heads_that_come_back_cost_a_look_at_each_file_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "audit"
+    ledger = days(folder, 4)
+    ledger.sign_head(NOON)
+    assert ledger.book.head is not None
+    lately = open_head(ledger.book.head, OWNER.peer_id)
+    files = segments(folder)
+    positions = [entry.position for file in files for entry in read_segment(file.path).entries]
+    heads = [
+        open_head(sign_head(OWNER, position, NOON), OWNER.peer_id) for position in positions[:-1]
+    ]
+    read: list[Path] = []
+
+    def reading(path: Path) -> Contents:
+        read.append(path)
+        return read_segment(path)
+
+    monkeypatch.setattr("zerorag_p2p.audit.segments.read_segment", reading)
+    assert ledger.contradicted([lately] * 3) == []
+    assert read == []
+    assert ledger.contradicted(heads) == []
+    assert len(read) == len({*read}) <= len(files)
+    wrong = dataclasses.replace(heads[0], digest=bytes(32))
+    assert ledger.contradicted([wrong, *heads]) == [
+        f"entry {wrong.sequence} is not the one that a signed head names"
+    ]
+    ledger.close(NOON + 4 * DAY_S)
 
 
 # Another key.

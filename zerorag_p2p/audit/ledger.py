@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
+from zerorag_p2p.audit.entries import Position
 from zerorag_p2p.audit.headbook import HeadBook
+from zerorag_p2p.audit.heads import Head
 from zerorag_p2p.audit.log import AuditLog, Purge
 from zerorag_p2p.audit.verification import Verification, contradicted, verify_log
 from zerorag_p2p.config import MAX_AUDIT_FAULTS
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.model import PeerId
+
+#: Heads signed since the start that are remembered; others return them within a few intervals.
+_SIGNED_LATELY: Final = 64
 
 
 class Ledger:
@@ -37,6 +44,7 @@ class Ledger:
     ) -> None:
         self._identity = identity
         self._owners = (identity.peer_id, *former)
+        self._signed: deque[Position] = deque(maxlen=_SIGNED_LATELY)
         self.book = HeadBook(folder, *self._owners)
         self.log = AuditLog(folder, reached=self.book.newest)
         self.faults = [*self.book.faults]
@@ -61,16 +69,23 @@ class Ledger:
         Raises:
             AuditError: The head cannot be written.
         """
-        self.book.sign(self._identity, self.log.durable, at)
+        position = self.log.durable
+        self.book.sign(self._identity, position, at)
+        self._signed.append(position)
 
-    def contradicted(self) -> list[str]:
-        """What the heads that are known show to be missing or changed, a sentence each. Blocks.
+    def contradicted(self, heads: Iterable[Head]) -> list[str]:
+        """What `heads` of this log show to be missing or changed, a sentence each. Blocks.
+
+        Those that were signed here lately are taken for true: `verify` reads what is on the disk.
 
         Raises:
             AuditError: A file cannot be read.
         """
+        older = [head for head in heads if head.position not in self._signed]
+        if not older:
+            return []
         with self.log.reading() as folder:
-            return contradicted(folder, self.book.own_heads())
+            return contradicted(folder, older)
 
     def verify(self) -> Verification:
         """Verify the log as it is on the disk, while it may grow. Blocks.

@@ -6,6 +6,8 @@ that a crash cut is removed; old ones are deleted whole.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,17 +60,26 @@ def segments(folder: Path) -> list[Segment]:
     return sorted(found, key=lambda segment: segment.first)
 
 
-def hash_at(folder: Path, sequence: int) -> bytes | None:
-    """The hash of the entry with this sequence, if the log has it.
+def hashes_at(folder: Path, sequences: Iterable[int]) -> dict[int, bytes]:
+    """The hashes of the entries with these sequences, as far as the log has them.
+
+    Every file is read once at most.
 
     Raises:
-        AuditError: The file it is in cannot be read.
+        AuditError: A file that one of them is in cannot be read.
     """
-    before = [segment for segment in segments(folder) if segment.first <= sequence]
-    if not before:
-        return None
-    entries = read_segment(before[-1].path).entries
-    return next((entry.digest for entry in entries if entry.sequence == sequence), None)
+    files = segments(folder)
+    firsts = [segment.first for segment in files]
+    wanted: dict[int, set[int]] = {}
+    for sequence in sequences:
+        wanted.setdefault(bisect_right(firsts, sequence) - 1, set()).add(sequence)
+    wanted.pop(-1, None)
+    return {
+        entry.sequence: entry.digest
+        for number, inside in wanted.items()
+        for entry in read_segment(files[number].path).entries
+        if entry.sequence in inside
+    }
 
 
 def segment_path(folder: Path, first: int) -> Path:

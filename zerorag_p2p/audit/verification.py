@@ -14,7 +14,7 @@ from zerorag_p2p.audit.segments import (
     DAMAGED,
     Chain,
     Segment,
-    hash_at,
+    hashes_at,
     read_segment,
     segments,
 )
@@ -137,7 +137,8 @@ def contradicted(folder: Path, heads: Sequence[Head]) -> list[str]:
     """
     first = next(iter(segments(folder)), None)
     cut = 0 if first is None else first.first - 1
-    faults = (_fault_of(head, hash_at(folder, head.sequence), cut) for head in heads)
+    found = hashes_at(folder, [head.sequence for head in heads])
+    faults = (_fault_of(head, found.get(head.sequence), cut) for head in heads)
     return [fault for fault in faults if fault]
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, Self
 
 import trio
 
 from zerorag_p2p import __version__
 from zerorag_p2p.audit.events import Event, Started
+from zerorag_p2p.audit.heads import Head
 from zerorag_p2p.audit.ledger import Ledger
 from zerorag_p2p.audit.log import Purge
 from zerorag_p2p.config import AUDIT_COMMIT_S, AUDIT_RETRY_S, AuditConfig
@@ -165,7 +166,7 @@ class NodeAudit:
         self._recorded = trio.Event()
         self._written = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
-        self._returned = False
+        self._returned: dict[PeerId, Head] = {}
 
     @classmethod
     def open(
@@ -281,28 +282,29 @@ class NodeAudit:
 
     def on_head_returned(self, peer: PeerId, signed: bytes) -> None:
         """See `Audit.on_head_returned`. The log is looked at within the interval of heads."""
-        self.ledger.book.take_back(peer, signed)
-        self._returned = True
+        self._returned[peer] = self.ledger.book.take_back(peer, signed)
 
     async def _sign(self) -> None:
         while True:
             await trio.sleep(self._settings.head_interval_s)
             self.ledger.book.keep(self._admits)
+            returned, self._returned = self._returned, {}
             try:
-                await trio.to_thread.run_sync(self._look_after_heads, limiter=self._limiter)
+                await trio.to_thread.run_sync(
+                    self._look_after_heads, returned, limiter=self._limiter
+                )
             except AuditError as error:
                 logger.warning("%s", error)
+                self._returned = {**returned, **self._returned}
 
-    def _look_after_heads(self) -> None:
+    def _look_after_heads(self, returned: Mapping[PeerId, Head]) -> None:
         """Sign and keep what is new, and compare with what others returned, in a thread."""
         self.ledger.sign_head(self._clock())
         self.ledger.book.save()
-        if self._returned:
-            self._returned = False
-            for fault in self.ledger.contradicted():
-                if fault not in self.faults:
-                    self.faults.append(fault)
-                    logger.error("the audit log is not whole: %s", fault)
+        for fault in self.ledger.contradicted(returned.values()):
+            if fault not in self.faults:
+                self.faults.append(fault)
+                logger.error("the audit log is not whole: %s", fault)
 
     def status(self) -> dict[str, Any] | None:
         """See `Audit.status`."""
