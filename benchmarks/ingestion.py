@@ -1,6 +1,6 @@
 """How fast files are read, and how much memory a large one takes.
 
-python -m benchmarks.ingestion [--megabytes 200] [--shape jsonl]
+python -m benchmarks.ingestion [--megabytes 200] [--shape jsonl] [--length 2000]
 
 Nothing is embedded: every passage gets the same vector, so that what is measured is reading,
 cutting and storing. No graph is built either. Each measurement is a process of its own. Seconds are
@@ -29,10 +29,10 @@ from zerorag_p2p.model import Vector
 
 WORDS = "renal cardiac dose potassium stroke insulin fever antibiotic scan ward the of and in"
 SHAPES = {
-    "jsonl": ("JSON Lines of notes of 2 kB", 2_000),
-    "csv": ("a table of notes of 2 kB", 2_000),
-    "json": ("a FHIR bundle of notes of 2 kB", 2_000),
-    "txt": ("one text", 100_000),
+    "jsonl": "JSON Lines of notes",
+    "csv": "a table of notes",
+    "json": "a FHIR bundle of notes",
+    "txt": "one text",
 }
 
 
@@ -107,9 +107,8 @@ def hold(folder: Path) -> int:
         return used_bytes() - before
 
 
-def measure(shape: str, megabytes: int) -> dict[str, float]:
+def measure(shape: str, megabytes: int, length: int) -> dict[str, float]:
     """Measure one shape of file, in processes of their own."""
-    _, length = SHAPES[shape]
     with tempfile.TemporaryDirectory(prefix="zerorag-") as name:
         path = Path(name, f"large.{shape}")
         write(path, megabytes * 1_000_000, length)
@@ -127,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--shape", choices=SHAPES, action="append")
+    parser.add_argument("--length", type=int, default=2_000, help="characters of a note")
     parser.add_argument("--step", choices=["add", "hold"])
     parser.add_argument("paths", nargs="*", type=Path)
     given = parser.parse_args()
@@ -137,11 +137,11 @@ def main() -> None:
         print(json.dumps({"held_bytes": hold(given.paths[0])}))
         return
     for shape in given.shape or SHAPES:
-        values = measure(shape, given.megabytes)
+        values = measure(shape, given.megabytes, given.length)
         rate = values["documents"] / values["seconds"]
         print(
-            f"{SHAPES[shape][0]}, {values['bytes'] / 1e6:.0f} MB: {values['documents']:.0f} "
-            f"documents in {values['seconds']:.0f} s, {rate:.0f} a second; added again in "
+            f"{SHAPES[shape]} of {given.length} characters, {values['bytes'] / 1e6:.0f} MB: "
+            f"{values['documents']:.0f} documents in {values['seconds']:.0f} s, {rate:.0f} a second; added again in "
             f"{values['again_s']:.0f} s; memory grew by {values['grown_bytes'] / 1e6:.0f} MB, and "
             f"by {values['held_bytes'] / 1e6:.0f} MB when the library was opened afterwards.",
             flush=True,

@@ -76,11 +76,15 @@ def write_mixture(folder: Path) -> None:
             ).encode(),
         ),
     ]
-    for number in range(93):
+    for number in range(92):
         suffix, make = kinds[number % len(kinds)]
         (folder / f"file {number:02}.{suffix}").write_bytes(make(number))
     (folder / "äöü – ελληνικά 漢字.txt").write_text("A name that is not ASCII.")
     (folder / "western.txt").write_bytes("Größe 180 cm, Fieber über 39 °C.".encode("cp1252"))
+    with (folder / "attachments.jsonl").open("w") as lines:
+        attachment = "QUJD" * (250 << 10)
+        for number in range(ATTACHMENTS):
+            lines.write(json.dumps({"text": f"Image {number}.", "image": attachment}) + "\n")
     (folder / "empty.txt").write_bytes(b"")
     (folder / "blank.pdf").write_bytes(make_pdf([""]))
     (folder / "truncated.pdf").write_bytes(make_pdf(["Text of it."] * 3)[:300])
@@ -88,6 +92,8 @@ def write_mixture(folder: Path) -> None:
     (folder / "broken.docx").write_bytes(b"PK\x03\x04")
 
 
+#: Lines of a file of 200 MB.
+ATTACHMENTS = 200
 SKIPPED = {"empty.txt", "blank.pdf", "truncated.pdf", "picture.png", "broken.docx"}
 
 
@@ -102,9 +108,10 @@ def test_a_hundred_files_of_every_kind(
     assert {Path(item.path).name for item in skipped} == SKIPPED
     assert all(item.reason for item in skipped)
     assert report.count(FileStatus.ADDED) == 95
-    # A table has two rows; every other file is one document.
+    # A table has two rows, and one file many lines; every other file is one document.
     tables = sum(path.suffix == ".csv" for path in folder.iterdir())
-    assert report.documents == 95 + tables == library.stats().documents
+    assert report.documents == 94 + tables + ATTACHMENTS == library.stats().documents
+    assert (folder / "attachments.jsonl").stat().st_size > 200_000_000
     assert find(library, embedder, "Fieber über 39 °C")[0] == "Größe 180 cm, Fieber über 39 °C."
     assert find(library, embedder, "name that is not ASCII")[0] == "A name that is not ASCII."
     assert find(library, embedder, "Scan 3, page two")[1] == {"page": "1-2"}
