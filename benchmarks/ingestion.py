@@ -141,9 +141,10 @@ def main() -> None:
         rate = values["documents"] / values["seconds"]
         print(
             f"{SHAPES[shape]} of {given.length} characters, {values['bytes'] / 1e6:.0f} MB: "
-            f"{values['documents']:.0f} documents in {values['seconds']:.0f} s, {rate:.0f} a second; added again in "
-            f"{values['again_s']:.0f} s; memory grew by {values['grown_bytes'] / 1e6:.0f} MB, and "
-            f"by {values['held_bytes'] / 1e6:.0f} MB when the library was opened afterwards.",
+            f"{values['documents']:.0f} documents in {values['seconds']:.0f} s, "
+            f"{rate:.0f} a second; added again in {values['again_s']:.0f} s; memory grew by "
+            f"{values['grown_bytes'] / 1e6:.0f} MB, and by {values['held_bytes'] / 1e6:.0f} MB "
+            "when the library was opened afterwards.",
             flush=True,
         )
         print(json.dumps({"benchmark": f"ingest {shape}", **values}), flush=True)
