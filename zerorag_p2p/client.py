@@ -989,6 +989,22 @@ class Client(_Connection):
         """Let the node answer again."""
         return self._json(_Call("POST", "/v1/resume"))
 
+    def begin_migration(self, embedding: Mapping[str, Any]) -> Json:
+        """Go over to another embedding model; how far that is, as "migration" in the status.
+
+        Args:
+            embedding: Settings of the model, as in the table `[embedding]`.
+        """
+        return self._json(_Call("POST", "/v1/migration", body={"embedding": dict(embedding)}))
+
+    def finish_migration(self) -> Json:
+        """Delete the vectors of the old embedding model, once the next one is in use."""
+        return self._json(_Call("POST", "/v1/migration/finish"))
+
+    def cancel_migration(self) -> Json:
+        """Stay with the embedding model in use."""
+        return self._json(_Call("POST", "/v1/migration/cancel"))
+
     def import_roster(self, data: bytes) -> Json:
         """Give the node a newer signed roster."""
         return self._json(_Call("POST", "/v1/roster", content=data))
@@ -1418,6 +1434,18 @@ class AsyncClient(_Connection):
     async def resume(self) -> Json:
         """See `Client.resume`."""
         return await self._json(_Call("POST", "/v1/resume"))
+
+    async def begin_migration(self, embedding: Mapping[str, Any]) -> Json:
+        """See `Client.begin_migration`."""
+        return await self._json(_Call("POST", "/v1/migration", body={"embedding": dict(embedding)}))
+
+    async def finish_migration(self) -> Json:
+        """See `Client.finish_migration`."""
+        return await self._json(_Call("POST", "/v1/migration/finish"))
+
+    async def cancel_migration(self) -> Json:
+        """See `Client.cancel_migration`."""
+        return await self._json(_Call("POST", "/v1/migration/cancel"))
 
     async def import_roster(self, data: bytes) -> Json:
         """See `Client.import_roster`."""

@@ -147,6 +147,9 @@ PASSAGE_OVERLAP_SHARE: Final = 1 / 8  # guess; of a passage, repeated from the o
 WATCH_INTERVAL_S: Final = 30.0  # guess; how often a watched folder is looked at
 MIN_WATCH_INTERVAL_S: Final = 1.0
 MAX_WATCH_INTERVAL_S: Final = 86_400.0
+MAX_SEARCHED_WORDS: Final = 64  # guess; of a question, by which documents are looked up
+RERANKED_PASSAGES: Final = 50  # guess; what a cross-encoder reads in seconds
+FUSED_DOCUMENTS: Final = 50  # of either ranking. Measured (docs/retrieval.md): 10 does as well
 MAX_WATCHES: Final = 100  # guess
 MAX_WATCHED_FILES: Final = 1_000_000  # guess; of one folder
 
@@ -421,14 +424,33 @@ NO_LIMITS: Final = LimitsConfig(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingConfig:
-    """Which embedder turns text into vectors.
+    """Which embedder turns text into vectors (docs/models.md).
 
     Attributes:
-        embedder: "sentence-transformers", "precomputed" or "hashing" (tests only).
-        model: A folder, or a name in the local cache; "builtin" is the packaged MiniLM model.
+        embedder: "sentence-transformers", "endpoint", "precomputed" or "hashing" (tests only).
+        model: A folder, or a name in the local cache; "builtin" is the packaged MiniLM model. With
+            "endpoint" its name there.
         sha256: Expected SHA-256 of the model's weights; checked before loading.
         allow_download: Whether the model hub may be asked.
         vectors: File of precomputed vectors (.npz), for "precomputed".
+
+    All others are of "endpoint":
+        base_url: Where `/embeddings` is, "http://127.0.0.1:8080/v1" for instance.
+        revision: Which weights it runs, their SHA-256 for instance; part of the fingerprint, as are
+            `dimension`, `pooling` and `prefix`.
+        dimension: Components of its vectors; with "hashing", too, which has 256 by default.
+        pooling: How the model makes one vector of those of the tokens.
+        prefix: Put before every text.
+        key_file: File of the key, readable by its owner only.
+        key_environment: Name of the environment variable that holds the key.
+        ca_file: Certificates to trust instead of the usual ones, in PEM.
+        allow_http: Whether texts may go unencrypted to another machine.
+        connect_timeout_s: For the connection.
+        silence_timeout_s: For the next piece of an answer.
+        timeout_s: For the vectors of one request, retries included.
+        retries: How often a request is repeated that failed before its answer began.
+        batch_texts: Most texts of one request.
+        passage_bytes: Longest passage; the model's tokens cannot be counted here.
     """
 
     embedder: str = "sentence-transformers"
@@ -436,6 +458,32 @@ class EmbeddingConfig:
     sha256: str = ""
     allow_download: bool = False
     vectors: str = ""
+    base_url: str = ""
+    revision: str = ""
+    dimension: int = 0
+    pooling: str = "mean"
+    prefix: str = ""
+    key_file: str = ""
+    key_environment: str = ""
+    ca_file: str = ""
+    allow_http: bool = False
+    connect_timeout_s: float = 5.0  # guess
+    silence_timeout_s: float = 30.0  # guess; a batch on a machine without a GPU
+    timeout_s: float = 60.0  # guess
+    retries: int = 2  # guess
+    batch_texts: int = 32  # guess; what many servers take at most
+    passage_bytes: int = 1_000  # guess; some 250 tokens, as PASSAGE_TOKENS
+
+    @classmethod
+    def from_table(cls, table: dict[str, Any]) -> EmbeddingConfig:
+        """Read the settings of an `[embedding]` table.
+
+        Raises:
+            ConfigError: As `NodeConfig.from_toml`.
+        """
+        config = read_settings(NodeConfig, {"embedding": table})
+        _check_ranges(config)
+        return config.embedding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -529,6 +577,8 @@ class AskingConfig:
         keep_answers: Answers that are kept at most.
         keep_bytes: Bytes of their documents at most.
         same_question: Cosine from which on two questions share their sources.
+        words: Whether our own documents are searched by words, too (docs/retrieval.md).
+        reranker: Folder of a cross-encoder that orders the passages; "" for none.
     """
 
     good_score: float = 0.7  # measured (docs/asking.md)
@@ -537,6 +587,8 @@ class AskingConfig:
     keep_answers: int = 256  # guess
     keep_bytes: int = 32 << 20  # guess
     same_question: float = 0.86  # measured (docs/asking.md)
+    words: bool = True  # measured (docs/retrieval.md)
+    reranker: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -712,6 +764,13 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "limits.window_s": (1, 86_400),
     "limits.lockout_s": (1, MAX_RETRY_AFTER_S),
     "limits.peers": (1, MAX_ROSTER_MEMBERS),
+    "embedding.dimension": (0, MAX_DIMENSION),
+    "embedding.connect_timeout_s": (0.05, 300),
+    "embedding.silence_timeout_s": (0.05, 3_600),
+    "embedding.timeout_s": (0.05, 3_600),
+    "embedding.retries": (0, 10),
+    "embedding.batch_texts": (1, 1_024),
+    "embedding.passage_bytes": (100, 100_000),
     "asking.good_score": (-1, 1),
     "asking.diversity": (0, 1),
     "asking.keep_s": (0, 86_400),
@@ -732,7 +791,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {
     "routing.advertisement_bits": (1, 2, 4, 32),
     "routing.advertisement_form": ("documents", "centroids", "none"),
-    "embedding.embedder": ("sentence-transformers", "precomputed", "hashing"),
+    "embedding.embedder": ("sentence-transformers", "endpoint", "precomputed", "hashing"),
     "membership.peer_selection": ("oldest", "random"),
 }
 

@@ -123,7 +123,11 @@ class EmbeddingError(LocalError):
 
 
 class EmbedderUnavailable(EmbeddingError):
-    """The embedding model is missing, is not the expected one or cannot be loaded."""
+    """The embedding model is missing, is not the expected one, or does not load or answer."""
+
+
+class RerankerUnavailable(LocalError):
+    """The cross-encoder that orders passages is missing, cannot be loaded or does not work."""
 
 
 class GenerationError(ZeroRagError):

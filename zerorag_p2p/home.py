@@ -8,9 +8,10 @@ from pathlib import Path
 
 import platformdirs
 
-from zerorag_p2p.config import NodeConfig
+from zerorag_p2p.config import EmbeddingConfig, NodeConfig
 from zerorag_p2p.errors import ConfigError, LocalError
 from zerorag_p2p.files import read_bounded
+from zerorag_p2p.model_change import read_model_change
 
 _MAX_CONFIG_BYTES = 1 << 20
 
@@ -82,6 +83,11 @@ class Home:
         return self.root / "state.cbor"
 
     @property
+    def model_change(self) -> Path:
+        """Which embedding model this home went over to, or goes over to."""
+        return self.root / "model.json"
+
+    @property
     def withdrawals(self) -> Path:
         """What owners took back, we among them."""
         return self.root / "withdrawals.cbor"
@@ -144,6 +150,16 @@ class Home:
         """
         if not self.key.exists():
             raise LocalError(f"{self.root} is not a node's home yet; run `zerorag init` first")
+
+    def embedding(self, config: NodeConfig) -> EmbeddingConfig:
+        """The settings of the embedding model in use: the configured one, or one gone over to.
+
+        Raises:
+            LocalError: The file that tells is damaged.
+        """
+        change = read_model_change(self.model_change)
+        known = change is not None and change.configured == config.embedding
+        return change.used if change is not None and known else config.embedding
 
     def load_config(self) -> NodeConfig:
         """Read the settings; defaults where there is no file.

@@ -75,14 +75,8 @@ class DocumentFacts(Protocol):
         """The owner's terms, where it is a copy; None where it is our own."""
 
 
-class Corpus(Protocol):
-    """The documents of this peer, as far as routing needs them."""
-
-    def sharing(self, collection: str) -> Sharing | None:
-        """How a collection is shared; None if it is not."""
-
-    def collections(self) -> Sequence[str]:
-        """Names of all collections."""
+class Searched(Protocol):
+    """Documents that can be searched by the vectors of one embedding model."""
 
     def search(
         self,
@@ -108,10 +102,35 @@ class Corpus(Protocol):
     ) -> int:
         """How many admitted documents score more than `above`, each content hash once."""
 
+
+class Corpus(Searched, Protocol):
+    """The documents of this peer, as far as routing needs them."""
+
+    def sharing(self, collection: str) -> Sharing | None:
+        """How a collection is shared; None if it is not."""
+
+    def collections(self) -> Sequence[str]:
+        """Names of all collections."""
+
     def vectors_to_advertise(
         self, collections: Sequence[str]
     ) -> tuple[Vector, Sequence[ContentHash]]:
         """Vectors [n, d] of every document in `collections`, each content hash once."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """A second embedding model, by which queries are answered and nothing else is done.
+
+    Attributes:
+        fingerprint: Its digest.
+        dimension: Components of a vector.
+        corpus: Our documents by its vectors.
+    """
+
+    fingerprint: str
+    dimension: int
+    corpus: Searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +174,9 @@ class Peer:
             preference of its own, so that load is spread.
         guard: Decides what is let out; by default by how collections are shared.
         withholds: Whether a collection's embeddings are kept from others.
+
+    Attributes:
+        other: A second model that queries are answered by, if there is one.
     """
 
     def __init__(
@@ -175,12 +197,9 @@ class Peer:
         self.strategy: Strategy = strategy_from(settings)
         self.fingerprint = fingerprint
         self.dimension = dimension
+        self.other: OtherModel | None = None
         self.neighbors = NeighborView(settings.neighbor_limit)
-        self._peers = PeerTable()
-        self.advertisements = AdvertisementStore(dimension, self._peers, make_rows or SharedRows)
-        self.memory = RoutedQueryMemory(
-            settings.memory_limit, dimension, self._peers, make_rows or MatrixRows
-        )
+        self._make_rows = make_rows
         self._sketches: dict[PeerId, None] = {}
         self._preference = preference or self._hashed
         self._guard = guard or Guard()
@@ -188,6 +207,34 @@ class Peer:
         self._corpus = corpus
         self._settings = settings
         self._record_of = record_of
+        self._forget_vectors()
+
+    def _forget_vectors(self) -> None:
+        dimension, make_rows = self.dimension, self._make_rows
+        self._peers = PeerTable()
+        self.advertisements = AdvertisementStore(dimension, self._peers, make_rows or SharedRows)
+        self.memory = RoutedQueryMemory(
+            self._settings.memory_limit, dimension, self._peers, make_rows or MatrixRows
+        )
+        self._sketches.clear()
+
+    def change_model(self, fingerprint: str, dimension: int, *, other: OtherModel | None) -> None:
+        """Route by another model from now on; what was advertised and asked by the old one goes.
+
+        Args:
+            fingerprint: Digest of the model, whose vectors the corpus has from now on.
+            dimension: Components of a vector.
+            other: What queries are answered by besides.
+        """
+        self.fingerprint, self.dimension, self.other = fingerprint, dimension, other
+        self._forget_vectors()
+
+    def uses(self, fingerprint: str, dimension: int) -> bool:
+        """Whether queries by a model, with vectors of so many components, are answered."""
+        models = [(self.fingerprint, self.dimension)]
+        if self.other is not None:
+            models.append((self.other.fingerprint, self.other.dimension))
+        return (fingerprint, dimension) in models
 
     # As the queried peer (algorithm 2).
 
@@ -195,7 +242,7 @@ class Peer:
         self, request: QueryRequest, requester: Requester, now: float
     ) -> QueryResult | Refusal:
         """Answer a query of another peer and remember it, if it may be remembered."""
-        if request.fingerprint != self.fingerprint or len(request.embedding) != self.dimension:
+        if not self.uses(request.fingerprint, len(request.embedding)):
             return Refusal(
                 RefusalCode.NO_COMMON_EMBEDDING,
                 f"the query was embedded with {request.fingerprint[:12]} "
@@ -208,6 +255,8 @@ class Peer:
             count = self._count(request, requester, now)
         else:
             documents = self._search(request, requester, now)
+        if request.fingerprint != self.fingerprint:  # what is known of others is by our own model
+            return QueryResult(documents=tuple(documents), referrals=(), count=count)
         referrals = self._refer(request, requester.peer, now)
         until = request.remember_until if self.strategy.uses_memory else None
         if until is not None and until > now:
@@ -220,7 +269,7 @@ class Peer:
         self, request: QueryRequest, requester: Requester, now: float
     ) -> list[ResultDocument]:
         admit_collection, admit = self._admission(request, requester, now)
-        found = self._corpus.search(
+        found = self._searched(request).search(
             request.embedding, request.k, admit_collection=admit_collection, admit=admit
         )
         results = [self._result(document, request.view) for document in found]
@@ -242,9 +291,19 @@ class Peer:
         admit_collection, admit = self._admission(request, requester, now)
         # Who could choose any threshold would find out the scores, and the embedding by many.
         above = _coarse(COUNT_AT_LEAST if request.above is None else request.above)
-        return self._corpus.count(
+        return self._searched(request).count(
             request.embedding, above, admit_collection=admit_collection, admit=admit
         )
+
+    def _searched(self, request: QueryRequest) -> Searched:
+        if request.fingerprint == self.fingerprint:
+            return self._corpus
+        assert self.other is not None, "queries by unknown models are refused"
+        return self.other.corpus
+
+    def question_of(self, request: QueryRequest) -> Vector | None:
+        """What rules on questions compare: their examples are embedded by our own model."""
+        return request.embedding if request.fingerprint == self.fingerprint else None
 
     def _admission(
         self, request: QueryRequest, requester: Requester, now: float
@@ -257,7 +316,7 @@ class Peer:
             roles=requester.roles,
             purpose=request.purpose,
             view=request.view,
-            query=request.embedding,
+            query=self.question_of(request),
             reason=request.reason or "",
             at=now,
         )

@@ -93,7 +93,7 @@ async def test_a_text_that_is_denied_at_fetch_is_shown_as_denied(
 async def test_the_same_text_at_two_owners_survives_one_of_them(
     tmp_path: Path, network: str
 ) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob", "cid"])
+    lab = Lab(tmp_path, network, ["ann", "bob", "cid"], routing="paper")
     async with AsyncExitStack() as stack:
         ann = await stack.enter_async_context(lab.node("ann"))
         nodes = {name: await stack.enter_async_context(lab.node(name)) for name in ("bob", "cid")}

@@ -326,7 +326,7 @@ async def test_a_question_leaves_as_our_rules_say(
         assert "1951" not in reports[0].sent
         assert set(reports[0].removed) == {"name", "date"}
         assert reports[0].query == text
-        expected = await ann._embed(reports[0].sent)
+        expected = await ann.embed_question(reports[0].sent)
         assert (first.embedding == expected).all()
         assert not (third.embedding == expected).all()
         assert first.remember_until is None
@@ -346,5 +346,5 @@ async def test_a_question_that_cannot_be_redacted_is_not_sent(tmp_path: Path) ->
         with pytest.raises(ConfigError, match="no such rule"):
             await ann.query(HEART)
         with pytest.raises(PolicyDenied, match="to be redacted"):
-            await ann.core.query(HEART, await ann._embed(HEART))
+            await ann.core.query(HEART, await ann.embed_question(HEART))
         assert bob.core.activity.counts.answered == 0

@@ -157,8 +157,7 @@ def test_what_is_remembered_of_a_peer_is_bounded() -> None:
         limits.check_query(ANN, vector(seed), 0.0)
     account = limits._accounts[ANN]
     assert len(account.returned) == REMEMBERED_RESULTS
-    assert account.asked is not None
-    assert len(account.asked) == REMEMBERED_QUERIES
+    assert [len(asked) for asked in account.asked.values()] == [REMEMBERED_QUERIES]
 
 
 def test_the_number_of_peers_is_bounded_and_a_lock_out_outlives_quiet_peers() -> None:

@@ -16,7 +16,7 @@ from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, PeerName, Q
 from zerorag_p2p.rag.chat import Completion
 from zerorag_p2p.rag.citations import CitationFilter, check, support
 from zerorag_p2p.rag.memory import AnswerMemory, Circumstances, Found
-from zerorag_p2p.rag.passages import Passage, choose, merge
+from zerorag_p2p.rag.passages import Passage, choose, merge, reorder
 from zerorag_p2p.rag.prompt import SYSTEM, build_prompt, quote
 from zerorag_p2p.rag.reports import Scope
 
@@ -225,6 +225,25 @@ def test_the_best_passage_is_chosen_first_and_all_others_are_of_those_found(
     if chosen:
         assert chosen[0].documents == passages[0].documents
     assert choose(passages, k, diversity=0.0) == passages[:k]
+
+
+@given(documents, st.data())
+def test_any_order_of_passages_is_kept_where_likeness_counts_nothing(
+    found: list[AnswerDocument], data: st.DataObject
+) -> None:
+    passages = merge(found)
+    values = data.draw(
+        st.lists(st.floats(allow_nan=False), min_size=len(passages), max_size=len(passages))
+    )
+    ordered = reorder(passages, values)
+    assert [item.number for item in ordered] == list(range(1, len(passages) + 1))
+    key_of = {
+        item.text: (-value, item.number) for item, value in zip(passages, values, strict=True)
+    }
+    keys = [key_of[item.text] for item in ordered]
+    assert keys == sorted(keys)
+    assert len(keys) == len(passages)
+    assert choose(ordered, len(ordered), diversity=0.0) == ordered
 
 
 def test_of_two_that_are_alike_the_second_gives_way_to_something_else() -> None:

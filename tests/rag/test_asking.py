@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +24,12 @@ from tests.rag.language_model import (
     streams,
 )
 from zerorag_p2p.config import AskingConfig, GenerationConfig
+from zerorag_p2p.errors import RerankerUnavailable
+from zerorag_p2p.library import documents
 from zerorag_p2p.model import Purpose
 from zerorag_p2p.node.reports import DocumentStatus
 from zerorag_p2p.node.runtime import Node
+from zerorag_p2p.rag import asking as asking_module
 from zerorag_p2p.rag.asking import OWN_LIBRARY_ANSWERS, OWN_LIBRARY_ONLY, Asker
 from zerorag_p2p.rag.reports import (
     AskProgress,
@@ -196,6 +199,95 @@ async def test_our_own_documents_are_enough_if_nothing_else_is_wanted(tmp_path: 
         assert texts(report) == [OTHER]
         assert not report.search.contacts
         assert bob.status()["requests"]["answered"] == 0 or not bob.refusals()
+
+
+RARE = "zolgensma is given to infants with weak muscles"
+FEVERS = [
+    f"{where} a patient with fever and cough"
+    for where in ("home", "ward", "clinic", "winter", "travel", "school", "again", "work")
+]
+
+
+@pytest.mark.parametrize("words", [True, False])
+async def test_our_own_documents_are_found_by_their_words_too(tmp_path: Path, words: bool) -> None:
+    lab = Lab(tmp_path, "memory", ["ann"])
+    config = replace(lab.config("ann"), asking=AskingConfig(words=words))
+    async with lab.node("ann", config=config) as ann:
+        add(ann, *FEVERS, RARE)
+        report = await ask(Asker(ann), "a patient with fever and zolgensma", k=3, scope=Scope.LOCAL)
+    assert (RARE in texts(report)) is words
+    assert len(texts(report)) == 3
+    best = max(passage.score for passage in report.passages)
+    assert report.own_best == pytest.approx(best, abs=1e-6)
+
+
+async def test_without_full_text_search_vectors_answer_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(documents, "_FULL_TEXT_MODULE", "no_such_module")
+    lab = Lab(tmp_path, "memory", ["ann"])
+    async with lab.node("ann") as ann:
+        add(ann, *FEVERS)
+        report = await ask(Asker(ann), FEVERS[0], k=1, scope=Scope.LOCAL)
+    assert texts(report) == FEVERS[:1]
+    assert "no full-text search" in caplog.text
+
+
+class Reads:
+    """Prefers passages that have a word, or does not work."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        self.asked.append((question, list(texts)))
+        if not self.word:
+            raise RerankerUnavailable("it is broken")
+        return [float(self.word in text) for text in texts]
+
+
+async def test_a_reranker_orders_what_we_and_others_have(tmp_path: Path) -> None:
+    async with asking(tmp_path) as (ann, bob, _):
+        add(ann, *FEVERS[:4])
+        add(bob, RARE, FEVERS[5])
+        question = "fever or weak muscles"
+        plain = await ask(Asker(ann), question, k=2)
+        reranker = Reads("school")
+        report = await ask(Asker(ann, reranker=reranker), question, k=2)
+        assert texts(report)[0] == FEVERS[5]
+        assert FEVERS[5] not in texts(plain)
+        ((asked, read),) = reranker.asked
+        assert asked == question
+        assert set(read) == {*FEVERS[:4], FEVERS[5], RARE}
+        assert read[0] == texts(plain)[0]
+        broken = Reads("")
+        assert texts(await ask(Asker(ann, reranker=broken), question, k=2)) == texts(plain)
+        assert len(broken.asked) == 1
+
+
+async def test_passages_beyond_what_a_reranker_reads_stay_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_module, "RERANKED_PASSAGES", 2)
+    lab = Lab(tmp_path, "memory", ["ann"])
+    config = replace(lab.config("ann"), asking=AskingConfig(words=False, diversity=0.0))
+    async with lab.node("ann", config=config) as ann:
+        add(ann, *FEVERS[:3], RARE)
+        reranker = Reads("zolgensma")
+        report = await ask(Asker(ann, reranker=reranker), FEVERS[0], k=4, scope=Scope.LOCAL)
+        plain = await ask(Asker(ann), FEVERS[0], k=4, scope=Scope.LOCAL)
+    assert len(reranker.asked[0][1]) == 2
+    assert texts(report) == texts(plain)
+    assert texts(report)[-1] == RARE
+
+
+async def test_a_reranker_that_there_is_not_is_told_of_at_once(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann"])
+    config = replace(lab.config("ann"), asking=AskingConfig(reranker=str(tmp_path / "none")))
+    async with lab.node("ann", config=config) as ann:
+        with pytest.raises(RerankerUnavailable, match="is no cross-encoder"):
+            Asker(ann)
 
 
 async def test_the_same_text_of_two_owners_is_one_passage_with_both(tmp_path: Path) -> None:

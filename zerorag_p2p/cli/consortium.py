@@ -9,6 +9,7 @@ import click
 
 from zerorag_p2p.cli import output
 from zerorag_p2p.cli.command import connect, example, home_option, json_option
+from zerorag_p2p.cli.migrate import model_settings
 from zerorag_p2p.config import JOIN_REQUEST_LIMIT, MAX_ROSTER_BYTES
 from zerorag_p2p.errors import NodeNotRunningError, UsageError
 from zerorag_p2p.files import read_bounded, write_atomic
@@ -256,15 +257,42 @@ def revoke(peer: str, reason: str, out: Path | None, home: Home, as_json: bool) 
     _publish(home, control.revoke(home, peer, reason), out, as_json=as_json)
 
 
-@consortium.command(epilog=example("zerorag consortium renew --out roster.cbor"))
+@consortium.command(
+    epilog=example(
+        "zerorag consortium renew --out roster.cbor",
+        "zerorag consortium renew --next-model /srv/models/clinical-embed --out roster.cbor",
+        "zerorag consortium renew --prefer-next-model --out roster.cbor",
+        "zerorag consortium renew --retire-models --out roster.cbor",
+    )
+)
+@click.option(
+    "--next-model",
+    metavar="MODEL",
+    help="Let members go over to this embedding model (zerorag migrate --to MODEL).",
+)
+@click.option("--prefer-next-model", is_flag=True, help="Let members that have it use it.")
+@click.option("--retire-models", is_flag=True, help="Keep the preferred embedding model only.")
 @out_option
 @home_option
 @json_option
-def renew(out: Path | None, home: Home, as_json: bool) -> None:
-    """Sign the roster anew before it expires."""
+def renew(  # noqa: PLR0917 - click passes them by name
+    next_model: str | None,
+    prefer_next_model: bool,
+    retire_models: bool,
+    out: Path | None,
+    home: Home,
+    as_json: bool,
+) -> None:
+    """Sign the roster anew before it expires, or with other embedding models."""
     from zerorag_p2p.control import consortium as control
 
-    _publish(home, control.renew(home), out, as_json=as_json)
+    renewed = control.renew(
+        home,
+        next_model=None if next_model is None else model_settings(next_model),
+        prefer_next=prefer_next_model,
+        retire_models=retire_models,
+    )
+    _publish(home, renewed, out, as_json=as_json)
 
 
 @consortium.command(
@@ -435,6 +463,10 @@ def _print_taken_over(described: dict[str, Any]) -> None:
     )
 
 
+def _listed(fingerprints: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{item['model']} ({item['dimension']} dimensions)" for item in fingerprints)
+
+
 def _print_roster(described: dict[str, Any]) -> None:
     output.print_fields(
         [
@@ -447,10 +479,12 @@ def _print_roster(described: dict[str, Any]) -> None:
             ("signed by", f"{len(described['signed-by'])}, needed {described['threshold']}"),
             (
                 "embeddings",
-                ", ".join(
-                    f"{item['model']} ({item['dimension']} dimensions)"
-                    for item in described["fingerprints-current"]
-                ),
+                _listed(described["fingerprints-current"]),
+            ),
+            *(
+                [("next", _listed(described["fingerprints-next"]))]
+                if described["fingerprints-next"]
+                else []
             ),
         ]
     )

@@ -18,6 +18,7 @@ from zerorag_p2p.cli.experiment import experiment
 from zerorag_p2p.cli.inventory import inventory
 from zerorag_p2p.cli.keys import keys
 from zerorag_p2p.cli.mcp import mcp
+from zerorag_p2p.cli.migrate import migrate
 from zerorag_p2p.cli.node import (
     init,
     neighbors,
@@ -62,7 +63,7 @@ def cli(passphrase_file: Path | None) -> None:
 
 for _command in (
     *(init, show_id, keys, consortium, docs, policy, audit, inventory, node, pause, resume),
-    *(status, peers, neighbors),
+    *(status, migrate, peers, neighbors),
     *(memory, refusals, events, top),
     *(ask, query, get, verify, version),
     *(token, mcp),

@@ -11,6 +11,7 @@ import click
 from zerorag_p2p import __version__
 from zerorag_p2p.cli import output
 from zerorag_p2p.cli.command import connect, example, home_option, json_option
+from zerorag_p2p.cli.migrate import migration_fields
 from zerorag_p2p.errors import NodeNotRunningError
 from zerorag_p2p.home import Home
 
@@ -32,7 +33,7 @@ Json = dict[str, Any]
 )
 @click.option(
     "--embedder",
-    type=click.Choice(["sentence-transformers", "precomputed", "hashing"]),
+    type=click.Choice(["sentence-transformers", "endpoint", "precomputed", "hashing"]),
     help="How text becomes vectors; hashing is for tests.  [default: sentence-transformers]",
 )
 @home_option
@@ -194,6 +195,7 @@ def status(home: Home, as_json: bool) -> None:
             *([("policy", _policy_line(value))] if "policy" in value else []),
             *([("audit", _audit_line(value["audit"]))] if value.get("audit") else []),
             ("embedding", value["fingerprint"]["model"]),
+            *(migration_fields(value["migration"]) if value["migration"] else []),
             (
                 "process",
                 f"{process['pid']}, {output.size(process['rss_bytes'])}, "

@@ -123,6 +123,14 @@ class PauseBody(BaseModel):
     reason: str = Field(default="", max_length=MAX_REASON_BYTES)
 
 
+class MigrationBody(BaseModel):
+    """An embedding model, by settings as in the table `[embedding]` of the configuration."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    embedding: dict[str, Any]
+
+
 class ShareBody(BaseModel):
     """How a collection is shared: with all, for all, and whole, unless narrowed down."""
 
@@ -383,6 +391,21 @@ def _serve_library(app: FastAPI, node: Node) -> None:
         """Answer again."""
         node.resume()
         return {"pause": None}
+
+    @app.post("/v1/migration")
+    async def begin_migration(body: MigrationBody) -> dict[str, Any]:
+        """Begin to go over to another embedding model; how far that is, as in the status."""
+        return await node.models.begin(body.embedding)
+
+    @app.post("/v1/migration/finish")
+    async def finish_migration() -> dict[str, Any]:
+        """Delete the vectors of the old embedding model."""
+        return await node.models.finish()
+
+    @app.post("/v1/migration/cancel")
+    async def cancel_migration() -> dict[str, Any]:
+        """Stay with the embedding model in use."""
+        return await node.models.cancel()
 
     @app.post("/v1/roster")
     async def import_roster(request: Request) -> dict[str, Any]:

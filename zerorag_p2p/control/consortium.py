@@ -14,13 +14,15 @@ from typing import Any, Final
 
 from zerorag_p2p.config import (
     MAX_ADDRESSES,
+    MAX_FINGERPRINTS,
     MAX_ROSTER_BYTES,
     MEMBERSHIP_LIFETIME_S,
     ROTATION_OVERLAP_S,
+    EmbeddingConfig,
     NetworkConfig,
 )
 from zerorag_p2p.embedding.embedder import open_embedder
-from zerorag_p2p.errors import ConfigError, LocalError, RosterError
+from zerorag_p2p.errors import ConfigError, LocalError, RosterError, UsageError
 from zerorag_p2p.files import read_bounded, write_atomic
 from zerorag_p2p.home import Home
 from zerorag_p2p.identity import enrolment
@@ -99,7 +101,7 @@ def create(
         name,
         everybody,
         threshold=len(everybody) // 2 + 1 if threshold is None else threshold,
-        fingerprints=[open_embedder(config.embedding).fingerprint],
+        fingerprints=[open_embedder(home.embedding(config)).fingerprint],
         members=[founder],
         now=now,
     )
@@ -133,7 +135,7 @@ def request(home: Home) -> tuple[bytes, dict[str, Any]]:
         identity,
         organisation=_organisation(home),
         addresses=_addresses(config.network),
-        fingerprints=[open_embedder(config.embedding).fingerprint],
+        fingerprints=[open_embedder(home.embedding(config)).fingerprint],
         now=time.time(),
         hand_over=hand_over,
     )
@@ -192,13 +194,43 @@ def revoke(home: Home, peer: str, reason: str) -> bytes:
     )
 
 
-def renew(home: Home) -> bytes:
-    """Prolong the roster unchanged: its next version, signed and not yet in force.
+def renew(
+    home: Home,
+    *,
+    next_model: dict[str, Any] | None = None,
+    prefer_next: bool = False,
+    retire_models: bool = False,
+) -> bytes:
+    """Prolong the roster: its next version, signed and not yet in force.
+
+    Args:
+        home: Of an authority.
+        next_model: Settings of an embedding model that members may go over to from now on.
+        prefer_next: Whether the next model is preferred from now on.
+        retire_models: Whether only the model that is preferred stays.
 
     Raises:
         LocalError: This home founded no consortium.
+        UsageError: There is no next model, or it is in use already.
+        ConfigError, EmbedderUnavailable: The settings of the model cannot be used.
     """
-    return sign_roster(enrolment.renew(_current(home), time.time()), _authority(home))
+    roster = _current(home)
+    current, following = roster.fingerprints_current, roster.fingerprints_next
+    if next_model is not None:
+        fingerprint = open_embedder(EmbeddingConfig.from_table(next_model)).fingerprint
+        if fingerprint in current:
+            raise UsageError(f"the consortium uses {fingerprint} already")
+        following = (fingerprint,)
+    if prefer_next:
+        if not following:
+            raise UsageError("the roster names no next embedding model; add one by --next-model")
+        current, following = (*following, *current)[:MAX_FINGERPRINTS], ()
+    if retire_models:
+        current = current[:1]
+    renewed = enrolment.renew(
+        roster, time.time(), fingerprints_current=current, fingerprints_next=following
+    )
+    return sign_roster(renewed, _authority(home))
 
 
 def change_authorities(home: Home, authorities: Sequence[str], threshold: int) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zerorag_p2p.config import MAX_ROSTER_BYTES, NodeConfig
+from zerorag_p2p.config import MAX_ROSTER_BYTES, EmbeddingConfig, NodeConfig
 from zerorag_p2p.files import read_bounded
 from zerorag_p2p.home import Home
 from zerorag_p2p.identity.roster import open_roster
@@ -42,6 +42,7 @@ _KEPT: Final = (
     _Kept("pseudonym.key", "the secret of the pseudonyms of questions", secret=True),
     _Kept("tokens.json", "tokens of applications, as hashes", secret=True),
     _Kept("emergencies.cbor", "since when members used emergency access", secret=True),
+    _Kept("model.json", "the embedding model that was or is gone over to", secret=True),
     _Kept("pause.json", "why nobody is answered, while the node is paused", secret=True),
     _Kept("node.lock", "nothing; locked while the home is changed"),
     _Kept("node.sock", "nothing; the socket of the local interface", secret=True),
@@ -104,7 +105,7 @@ def connections(home: Home) -> list[Json]:
         for address in config.network.bootstrap
     ]
     rows += _members(home)
-    rows += _services(config)
+    rows += _services(config, home.embedding(config))
     return rows
 
 
@@ -126,19 +127,24 @@ def _members(home: Home) -> list[Json]:
     ]
 
 
-def _services(config: NodeConfig) -> list[Json]:
+def _services(config: NodeConfig, embedding: EmbeddingConfig) -> list[Json]:
     rows = []
     if config.generation.base_url:
-        protects = (
-            "TLS" if config.generation.base_url.startswith("https:") else "nothing, plain HTTP"
-        )
         where = config.generation.base_url
-        rows.append(_row("out", "a language model", where, protects, "`zerorag ask`"))
-    if config.embedding.allow_download:
+        rows.append(_row("out", "a language model", where, _protects(where), "`zerorag ask`"))
+    if embedding.embedder == "endpoint":
+        where = embedding.base_url
+        when = "documents are added, questions asked"
+        rows.append(_row("out", "an embedding model", where, _protects(where), when))
+    if embedding.allow_download:
         rows.append(
             _row("out", "the model hub", "huggingface.co", "TLS", "the model is not here yet")
         )
     return rows
+
+
+def _protects(base_url: str) -> str:
+    return "TLS" if base_url.startswith("https:") else "nothing, plain HTTP"
 
 
 def _row(direction: str, party: str, where: str, protects: str, when: str) -> Json:

@@ -52,7 +52,7 @@ class OfflineLibrary:
             stack.enter_context(HomeLock(self._home.root, holder="a command"))
             self._roster = open_roster(consortium.read(self._home))
             config = self._home.load_config()
-            self._embedder = open_embedder(config.embedding)
+            self._embedder = open_embedder(self._home.embedding(config))
             identity = load_identity(self._home.key)
             self._own = identity.peer_id
             self._identity = identity

@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from zerorag_p2p.config import MAX_TOKENS, TOKENS_FILE_LIMIT
 from zerorag_p2p.control.scopes import Scope
 from zerorag_p2p.errors import LocalError, UsageError
-from zerorag_p2p.files import write_atomic
-from zerorag_p2p.node.files import read_secret
+from zerorag_p2p.files import read_secret, write_atomic
 
 #: Begins every token, so that a scanner for leaked secrets can find one.
 PREFIX: Final = "zerorag_"

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from zerorag_p2p.config import EmbeddingConfig
 from zerorag_p2p.embedding.chunking import Span
+from zerorag_p2p.embedding.endpoint import EndpointEmbedder
 from zerorag_p2p.embedding.hashing import HashingEmbedder
 from zerorag_p2p.embedding.precomputed import PrecomputedEmbedder
 from zerorag_p2p.embedding.sentence_transformers import open_model
@@ -34,7 +35,7 @@ class Embedder(Protocol):
 
         Raises:
             EmbeddingError: A text has no vector, or is longer than the model reads (`cut` it).
-            EmbedderUnavailable: The model cannot be loaded.
+            EmbedderUnavailable: The model cannot be loaded, or does not answer.
         """
 
     def embed_query(self, text: str) -> Vector:
@@ -54,6 +55,8 @@ def open_embedder(config: EmbeddingConfig) -> Embedder:
             return open_model(
                 config.model, sha256=config.sha256, allow_download=config.allow_download
             )
+        case "endpoint":
+            return EndpointEmbedder(config)
         case "precomputed":
             if not config.vectors:
                 raise ConfigError(
@@ -61,9 +64,9 @@ def open_embedder(config: EmbeddingConfig) -> Embedder:
                 )
             return PrecomputedEmbedder(Path(config.vectors).expanduser())
         case "hashing":
-            return HashingEmbedder()
+            return HashingEmbedder(config.dimension or 256)
         case unknown:
             raise ConfigError(
                 f"unknown embedder {unknown!r}; "
-                "known: sentence-transformers, precomputed, hashing (tests only)"
+                "known: sentence-transformers, endpoint, precomputed, hashing (tests only)"
             )

@@ -265,6 +265,29 @@ def _hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def import_library(*, offline: bool) -> Any:
+    """The module `sentence_transformers`, quiet, and on one core.
+
+    Args:
+        offline: Whether the model hub is switched off for this process.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    # Read by the libraries below when they are imported.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    torch: Any = importlib.import_module("torch")
+    chatter: Any = importlib.import_module("transformers.utils.logging")
+    library: Any = importlib.import_module("sentence_transformers")
+    torch.set_num_threads(1)  # a node serves others meanwhile; they need the remaining cores
+    chatter.set_verbosity_error()
+    chatter.disable_progress_bar()
+    return library
+
+
 def _load(folder: Path, expected: Fingerprint, *, offline: bool) -> Any:
     """Load a model after checking that its weights are those of `expected`."""
     try:
@@ -276,22 +299,12 @@ def _load(folder: Path, expected: Fingerprint, *, offline: bool) -> Any:
             f"the weights in {folder} have SHA-256 {actual}, not {expected.revision}; "
             "install the model again"
         )
-    # Read by the libraries below when they are imported.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-    if offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
     try:
-        torch: Any = importlib.import_module("torch")
-        chatter: Any = importlib.import_module("transformers.utils.logging")
-        library: Any = importlib.import_module("sentence_transformers")
+        library = import_library(offline=offline)
     except ImportError as error:
         raise EmbedderUnavailable(
             f"embedding text needs sentence-transformers ({error}); run {_INSTALL}"
         ) from None
-    torch.set_num_threads(1)  # a node serves others meanwhile; they need the remaining cores
-    chatter.set_verbosity_error()
-    chatter.disable_progress_bar()
     try:
         model = library.SentenceTransformer(
             str(folder), device="cpu", local_files_only=True, trust_remote_code=False

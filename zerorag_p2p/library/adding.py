@@ -67,7 +67,7 @@ class Addition:
 
     Args:
         contents: Where to.
-        embedder: Embeds what is new.
+        embedder: What embeds what is new; asked for while `writer` is held.
         lock: Guards the contents.
         writer: Held while texts are embedded; taken before the other lock.
         collection: Name of an existing collection.
@@ -77,7 +77,7 @@ class Addition:
     def __init__(
         self,
         contents: Contents,
-        embedder: DocumentEmbedder,
+        embedder: Callable[[], DocumentEmbedder],
         *,
         lock: threading.RLock,
         writer: threading.Lock,
@@ -239,7 +239,7 @@ class Addition:
                 changed[source.name] = outcome, Draft(source, item.text, item.outline)
             drafts = [draft for _, draft in changed.values()]
             results = prepare(
-                self._embedder, drafts, self._advance, redaction=self._contents.redaction
+                self._embedder(), drafts, self._advance, redaction=self._contents.redaction
             )
             prepared: list[Prepared] = []
             for (outcome, _), result in zip(changed.values(), results, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from zerorag_p2p.library.documents import StoredDocument
 from zerorag_p2p.library.vectors import VectorIndex
-from zerorag_p2p.model import ContentHash, ScoredDocument, Vector
+from zerorag_p2p.model import ContentHash, Score, ScoredDocument, Vector
 
 
 class Catalog:
@@ -91,6 +91,11 @@ class Catalog:
         """Documents of this content, in the order they were added."""
         return [self._documents[key] for key in self._by_hash.get(content_hash, ())]
 
+    def of_source(self, collection: str, source: str) -> list[StoredDocument]:
+        """Documents of a source, in the order of its parts."""
+        keys = self._by_source.get((collection, source), ())
+        return sorted((self._documents[key] for key in keys), key=lambda item: item.part)
+
     def count_of_source(self, collection: str, source: str) -> int:
         """Number of documents of a source."""
         return len(self._by_source.get((collection, source), ()))
@@ -132,16 +137,37 @@ class Catalog:
                 hits = index.search(embedding, k, admit_key)
                 found += [(-score, key, index) for key, score in hits]
         found.sort(key=lambda hit: hit[:2])
-        return [
-            ScoredDocument(
-                content_hash=self._documents[key].content_hash,
-                score=-negated,
-                embedding=index.vector(key),
-                collection=self._documents[key].collection,
-                attribution=self._documents[key].links,
-            )
-            for negated, key, index in found[:k]
-        ]
+        return [self._scored(key, -negated, index.vector(key)) for negated, key, index in found[:k]]
+
+    def scored(
+        self,
+        keys: Iterable[int],
+        embedding: Vector,
+        *,
+        admit: Callable[[StoredDocument], bool],
+    ) -> list[ScoredDocument]:
+        """The admitted documents of these keys in their order, each content once.
+
+        Keys of documents that are not in the catalog are left out.
+        """
+        found: dict[ContentHash, ScoredDocument] = {}
+        for key in keys:
+            document = self._documents.get(key)
+            if document is None or document.content_hash in found or not admit(document):
+                continue
+            vector = self.index(document.collection).vector(key)
+            found[document.content_hash] = self._scored(key, float(vector @ embedding), vector)
+        return list(found.values())
+
+    def _scored(self, key: int, score: Score, vector: Vector) -> ScoredDocument:
+        document = self._documents[key]
+        return ScoredDocument(
+            content_hash=document.content_hash,
+            score=score,
+            embedding=vector,
+            collection=document.collection,
+            attribution=document.links,
+        )
 
     def count(
         self,

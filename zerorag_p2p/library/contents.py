@@ -67,6 +67,27 @@ class Retraction:
 #: Lets everybody know of a retraction; statements signed after it returns are valid again.
 Retract: TypeAlias = Callable[[Retraction], object]
 
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model whose vectors are searched.
+
+    Attributes:
+        fingerprint: Its digest.
+        dimension: Components of a vector.
+        sign: Makes the attribution of a document and a vector of it.
+        catalog: What is in memory of them.
+    """
+
+    fingerprint: str
+    dimension: int
+    sign: Sign
+    catalog: Catalog
+
+
+#: Documents whose attribution changed, and where they are in memory.
+_Signed: TypeAlias = list[tuple[Catalog, StoredDocument]]
+
 _UNSHARED_TERMS: Final = SharingTerms()
 _PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
 
@@ -85,6 +106,7 @@ class Contents:
 
     Attributes:
         withdrawn: Contents of ours that nobody else is to see.
+        held: A second model that searches can be made by (`hold`), or None.
 
     Raises:
         LibraryError: The library is damaged, or a newer version wrote it.
@@ -100,12 +122,9 @@ class Contents:
         exact_limit: int,
         redaction: Redaction,
     ) -> None:
-        self._sign = sign
         self.redaction = redaction
         self._retract = retract
         self._exact_limit = exact_limit
-        self._dimension = fingerprint.dimension
-        self._fingerprint = fingerprint.digest()
         self._graphs = home / "graphs"
         try:
             self._graphs.mkdir(parents=True, exist_ok=True)
@@ -113,20 +132,41 @@ class Contents:
                 leftover.unlink()
         except OSError as error:
             raise LibraryError(f"{home} cannot hold a library: {error.strerror}") from None
-        self.catalog = Catalog(fingerprint.dimension, exact_limit=exact_limit)
+        self._model = self._of(fingerprint, sign)
+        self.held: _Model | None = None
         self._collections: dict[str, StoredCollection] = {}
         self._sharing: dict[str, Sharing | None] = {}
+        # Whether texts were replaced that are still in the write-ahead log or an index.
+        self._forgetting = False
         self.store = DocumentStore(home / "documents.sqlite")
         try:
             self._load_collections()
             self._follow_redaction()
-            self._load_documents()
+            self._load_documents(self._model)
             self._load_graphs()
             self.withdrawn = set(self.store.withdrawn())
             self.generation = self.store.generation()
         except BaseException:
             self.store.close()
             raise
+
+    def _of(self, fingerprint: Fingerprint, sign: Sign) -> _Model:
+        catalog = Catalog(fingerprint.dimension, exact_limit=self._exact_limit)
+        return _Model(fingerprint.digest(), fingerprint.dimension, sign, catalog)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is in memory of the vectors of the model in use."""
+        return self._model.catalog
+
+    @property
+    def _fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    @property
+    def _models(self) -> list[_Model]:
+        """The model in use, and the other one that is held, if there is one."""
+        return [self._model] if self.held is None else [self._model, self.held]
 
     def close(self) -> None:
         """Save the graphs that may be saved, and close the database."""
@@ -176,13 +216,13 @@ class Contents:
                 "collection %r is redacted otherwise than before; it is embedded anew", name
             )
 
-    def _load_documents(self) -> None:
-        stored = self.store.embedded_documents(self._fingerprint)
+    def _load_documents(self, model: _Model) -> None:
+        stored = self.store.embedded_documents(model.fingerprint)
         try:
             while batch := list(itertools.islice(stored, LIBRARY_LOAD_DOCUMENTS)):
                 data = b"".join(vector for _, vector in batch)
-                rows = np.frombuffer(data, dtype="<f4").reshape(-1, self._dimension)
-                self.catalog.put([document for document, _ in batch], rows)
+                rows = np.frombuffer(data, dtype="<f4").reshape(-1, model.dimension)
+                model.catalog.put([document for document, _ in batch], rows)
         except (ValueError, EmbeddingError) as error:
             raise LibraryError(
                 f"an embedding in the library's database is damaged ({error}); "
@@ -221,6 +261,59 @@ class Contents:
             for path in self._graphs.glob(f"{self._collections[collection].id}-*"):
                 path.unlink()
 
+    # A second model, while the library goes over from one to another.
+
+    def hold(self, fingerprint: Fingerprint, sign: Sign) -> None:
+        """Have what is stored of another model searchable, too."""
+        model = self._of(fingerprint, sign)
+        self._load_documents(model)
+        self.held = model
+
+    def put_held(self, source: StoredSource, vectors: Vector) -> bool:
+        """Store vectors [n, d] of the held model, one for each document of a source as it is cut.
+
+        Returns:
+            False where the source is not as it was, or not embedded by the model in use yet.
+        """
+        assert self.held is not None, "a second model is held"
+        documents = self.catalog.of_source(source.collection, source.name)
+        current = self.find_source(source.collection, source.name) == source
+        if not current or len(documents) != len(vectors):
+            return False
+        terms = self._terms(source.collection)
+        rows = transmitted_rows(vectors)
+        added = []
+        with self.store.change(counted=False):
+            for document, vector, row in zip(documents, vectors, rows, strict=True):
+                attribution = self.held.sign(self.read(document), row, terms)
+                self.store.put_embedding(
+                    document.key, self.held.fingerprint, vector.astype("<f4").tobytes(), attribution
+                )
+                added.append(replace(document, attribution=attribution))
+        self.held.catalog.remove_sources([(source.collection, source.name)])
+        self.held.catalog.put(added, vectors)
+        return True
+
+    def prefer_held(self) -> None:
+        """Use the held model from now on, and hold the one that was in use."""
+        assert self.held is not None, "a second model is held"
+        self._model, self.held = self.held, self._model
+
+    def release_held(self) -> None:
+        """Delete the vectors of the held model."""
+        assert self.held is not None, "a second model is held"
+        with self.store.change(counted=False):
+            self.store.delete_embeddings(self.held.fingerprint)
+        for path in self._graphs.glob(f"*-{self.held.fingerprint[:16]}.*"):
+            path.unlink()
+        self.held = None
+
+    def _remove_from_memory(self, sources: Sequence[tuple[str, str]]) -> list[str]:
+        """Remove sources, by collection and name; the collections that any was removed from."""
+        if self.held is not None:
+            self.held.catalog.remove_sources(sources)
+        return self.catalog.remove_sources(sources)
+
     # Sources and documents.
 
     def find_source(self, collection: str, name: str) -> StoredSource | None:
@@ -236,13 +329,23 @@ class Contents:
         added: list[StoredDocument] = []
         with self.store.change():
             for item in prepared:
-                added += self._store_embeddings(item, self._store_source(item))
-        replaced = self.catalog.remove_sources(
-            (item.source.collection, item.source.name) for item in prepared
+                keys = self._store_source(item)
+                if self.held is not None:
+                    self.store.delete_embeddings(self.held.fingerprint, keys)
+                added += self._store_embeddings(item, keys)
+        replaced = self._remove_from_memory(
+            [(item.source.collection, item.source.name) for item in prepared]
         )
         self._delete_graphs(replaced)
+        self._forgetting = self._forgetting or bool(replaced)
         self.catalog.put(added, np.concatenate([item.vectors for item in prepared]))
         self.generation = self.store.generation()
+
+    def forget_replaced(self) -> None:
+        """Take texts that `put` replaced out of the files for good."""
+        if self._forgetting:
+            self.store.forget_deleted()
+            self._forgetting = False
 
     def _store_source(self, item: Prepared) -> list[int]:
         """Store a source and the texts of its parts, unless they are; the keys of the parts."""
@@ -285,7 +388,7 @@ class Contents:
         documents = []
         for part, (key, text) in enumerate(zip(keys, item.parts, strict=True)):
             document = _document(source, part, text, self.store.salt(key))
-            attribution = self._sign(document, rows[part], terms)
+            attribution = self._model.sign(document, rows[part], terms)
             vector = item.vectors[part].astype("<f4").tobytes()
             self.store.put_embedding(key, self._fingerprint, vector, attribution)
             documents.append(
@@ -330,7 +433,7 @@ class Contents:
             self._take_back(sources, frozenset())
             for source in sources:
                 self.store.delete_source(source.id)
-        self.catalog.remove_sources((source.collection, source.name) for source in sources)
+        self._remove_from_memory([(source.collection, source.name) for source in sources])
         self._delete_graphs(dict.fromkeys(source.collection for source in sources))
         self.store.forget_deleted()
         self.generation = self.store.generation()
@@ -421,8 +524,9 @@ class Contents:
             self._take_collection_back(collection)
             self.store.delete_collection(self._collections[collection].id)
         self._delete_graphs([collection])
-        self.catalog.remove_sources((collection, source.name) for source in sources)
-        self.catalog.forget_index(collection)
+        self._remove_from_memory([(collection, source.name) for source in sources])
+        for model in self._models:
+            model.catalog.forget_index(collection)
         del self._collections[collection]
         del self._sharing[collection]
         self.store.forget_deleted()
@@ -433,7 +537,7 @@ class Contents:
         """Share an existing collection, or end that; sign its documents anew if terms change."""
         number = self._collections[collection].id
         terms = _UNSHARED_TERMS if sharing is None else sharing.terms
-        signed: list[StoredDocument] = []
+        signed: _Signed = []
         with self.store.change():
             text = None if sharing is None else json.dumps(sharing.to_json())
             self.store.set_sharing(number, text)
@@ -441,10 +545,10 @@ class Contents:
                 if not terms.allow_all_of(self._terms(collection)):
                     self._take_collection_back(collection)
                 # Statements for other models would keep the old terms; those are embedded anew.
-                self.store.delete_other_embeddings(number, self._fingerprint)
+                self._delete_other_embeddings(number)
                 signed = self._sign_again(collection, terms)
         self._sharing[collection] = sharing
-        self.catalog.update(signed)
+        self._take_over(signed)
         self.generation = self.store.generation()
 
     def _sign_again(
@@ -452,21 +556,32 @@ class Contents:
         collection: str,
         terms: SharingTerms,
         documents: Collection[ContentHash] | None = None,
-    ) -> list[StoredDocument]:
+    ) -> _Signed:
         """Sign statements about our own documents in a collection anew, all or `documents`."""
-        signed = []
-        for stored, vector in self.catalog.in_collection(collection):
-            chosen = documents is None or stored.content_hash in documents
-            if stored.copy is not None or not chosen:
-                continue
-            attribution = self._sign(self.read(stored), vector, terms)
-            self.store.set_attribution(stored.key, self._fingerprint, attribution)
-            signed.append(replace(stored, attribution=attribution))
+        signed: _Signed = []
+        for model in self._models:
+            for stored, vector in model.catalog.in_collection(collection):
+                chosen = documents is None or stored.content_hash in documents
+                if stored.copy is not None or not chosen:
+                    continue
+                attribution = model.sign(self.read(stored), vector, terms)
+                self.store.set_attribution(stored.key, model.fingerprint, attribution)
+                signed.append((model.catalog, replace(stored, attribution=attribution)))
         return signed
+
+    def _take_over(self, signed: _Signed) -> None:
+        """Have in memory what `_sign_again` stored."""
+        for catalog, stored in signed:
+            catalog.update([stored])
+
+    def _delete_other_embeddings(self, collection: int) -> None:
+        """Delete what other models embedded than those whose vectors are searched."""
+        fingerprints = [model.fingerprint for model in self._models]
+        self.store.delete_other_embeddings(collection, fingerprints)
 
     def sign_stale_again(self, stale: Callable[[bytes], bool]) -> int:
         """Sign statements of our own that are `stale` anew; how many those were."""
-        signed: list[StoredDocument] = []
+        signed: _Signed = []
         with self.store.change():
             for name in self.collections():
                 documents = {
@@ -477,11 +592,11 @@ class Contents:
                 if documents:
                     # Statements for other models are as stale; those are embedded anew.
                     number = self._collections[name].id
-                    self.store.delete_other_embeddings(number, self._fingerprint)
+                    self._delete_other_embeddings(number)
                     signed += self._sign_again(name, self._terms(name), documents)
-        self.catalog.update(signed)
+        self._take_over(signed)
         self.generation = self.store.generation()
-        return len(signed)
+        return sum(catalog is self.catalog for catalog, _ in signed)
 
     # Taking back what allowed copies.
 
@@ -536,14 +651,14 @@ class Contents:
 
     def restore(self, documents: Collection[ContentHash]) -> None:
         """Let others see contents again as far as their collections are shared; signed anew."""
-        signed: list[StoredDocument] = []
+        signed: _Signed = []
         with self.store.change():
             for content_hash in documents:
                 self.store.set_withdrawn(content_hash, False)
             for name in self.collections():
                 signed += self._sign_again(name, self._terms(name), documents)
         self.withdrawn.difference_update(documents)
-        self.catalog.update(signed)
+        self._take_over(signed)
         self.generation = self.store.generation()
 
     def statements_about(self, sources: Sequence[StoredSource]) -> dict[ContentHash, list[bytes]]:
@@ -591,7 +706,7 @@ class Contents:
             )
             stored_vector = vector.astype("<f4").tobytes()
             self.store.put_embedding(key, self._fingerprint, stored_vector, statement)
-        self.catalog.remove_sources([(collection, source.name)])
+        self._remove_from_memory([(collection, source.name)])
         document = StoredDocument(
             key=key,
             content_hash=content_hash,

@@ -10,7 +10,8 @@ import contextlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -104,6 +105,23 @@ _PASSAGES_SCHEMA: Final = (
 _REDACTION_SCHEMA: Final = (
     "ALTER TABLE documents ADD COLUMN salt BLOB NOT NULL DEFAULT x''",
     "ALTER TABLE collections ADD COLUMN redaction TEXT NOT NULL DEFAULT ''",
+)
+
+_FULL_TEXT_MODULE: Final = "fts5"
+#: An index of the words of all documents, which their table keeps in step; made where it is wanted.
+_WORDS_SCHEMA: Final = (
+    f"CREATE VIRTUAL TABLE words USING {_FULL_TEXT_MODULE} "
+    "(text, content = 'documents', content_rowid = 'id', tokenize = 'porter unicode61')",
+    "CREATE TRIGGER words_added AFTER INSERT ON documents BEGIN "
+    "INSERT INTO words (rowid, text) VALUES (new.id, new.text); END",
+    "CREATE TRIGGER words_deleted AFTER DELETE ON documents BEGIN "
+    "INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text); END",
+    "INSERT INTO words (words) VALUES ('rebuild')",
+)
+_WORDS_REMOVAL: Final = (
+    "DROP TRIGGER words_added",
+    "DROP TRIGGER words_deleted",
+    "DROP TABLE words",
 )
 
 #: What makes a database of each version out of one of the version before it.
@@ -307,9 +325,42 @@ class DocumentStore:
         return int(self._one("SELECT generation FROM changes")[0])
 
     def forget_deleted(self) -> None:
-        """Take deleted text out of the write-ahead log, too."""
+        """Take deleted text out of the index of words and out of the write-ahead log, too."""
         with self._errors():
+            if self.words_indexed():
+                # It only marks what is deleted, until it is written anew.
+                self._connection.execute("INSERT INTO words (words) VALUES ('optimize')")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    # The index of words.
+
+    def words_indexed(self) -> bool:
+        """Whether documents can be found by their words."""
+        return bool(self._all("SELECT 1 FROM sqlite_master WHERE name = 'words'"))
+
+    def index_words(self, wanted: bool) -> None:
+        """Make the index of words, of all documents, or remove it, if that is not so yet.
+
+        Raises:
+            LibraryError: This SQLite has no full-text search.
+        """
+        if wanted == self.words_indexed():
+            return
+        if wanted and not self._all(
+            "SELECT 1 FROM pragma_module_list WHERE name = ?", _FULL_TEXT_MODULE
+        ):
+            raise LibraryError(
+                f"SQLite {sqlite3.sqlite_version} of this Python has no full-text search (FTS5): "
+                "documents are not found by their words; use another build of Python, or set "
+                "'asking.words' to false"
+            )
+        with self.change(counted=False):
+            for statement in _WORDS_SCHEMA if wanted else _WORDS_REMOVAL:
+                self._connection.execute(statement)
+
+    def word_search(self) -> WordSearch:
+        """What finds documents by their words; there has to be an index."""
+        return WordSearch(self._path)
 
     # Collections.
 
@@ -512,16 +563,26 @@ class DocumentStore:
             (attribution, document, fingerprint),
         )
 
-    def delete_other_embeddings(self, collection: int, fingerprint: str) -> None:
-        """Delete the embeddings of all models but one of our own documents in a collection.
+    def delete_other_embeddings(self, collection: int, fingerprints: Sequence[str]) -> None:
+        """Delete the embeddings of all models but some of our own documents in a collection.
 
         Call within `change()`.
         """
         self._connection.execute(
-            "DELETE FROM embeddings WHERE fingerprint != ? AND document IN (SELECT d.id "
-            "FROM documents d JOIN sources s ON s.id = d.source WHERE s.collection = ? "
-            "AND s.id NOT IN (SELECT source FROM copies))",
-            (fingerprint, collection),
+            "DELETE FROM embeddings WHERE fingerprint NOT IN (SELECT value FROM json_each(?)) "
+            "AND document IN (SELECT d.id FROM documents d JOIN sources s ON s.id = d.source "
+            "WHERE s.collection = ? AND s.id NOT IN (SELECT source FROM copies))",
+            (json.dumps(list(fingerprints)), collection),
+        )
+
+    def delete_embeddings(self, fingerprint: str, keys: Sequence[int] | None = None) -> None:
+        """Delete the embeddings of a model, of all documents or of some. Call within `change()`."""
+        if keys is None:
+            self._connection.execute("DELETE FROM embeddings WHERE fingerprint = ?", (fingerprint,))
+            return
+        self._connection.executemany(
+            "DELETE FROM embeddings WHERE fingerprint = ? AND document = ?",
+            [(fingerprint, key) for key in keys],
         )
 
     def statements(self, collection: int, source: int | None = None) -> list[tuple[str, bytes]]:
@@ -746,15 +807,61 @@ class DocumentStore:
         with self._errors():
             return self._connection.execute(query, parameters).fetchall()
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise LibraryError(
-                f"the library's database {self._path} failed: {error}; check the disk's space and "
-                "permissions, or restore the file from a backup"
-            ) from error
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return _database_errors(self._path)
+
+
+class WordSearch:
+    """Finds documents of a library by their words, on a connection of its own.
+
+    A search holds up neither other searches nor changes. May be used from several threads.
+
+    Args:
+        path: The database file of a store that has an index of words.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        with _database_errors(path):
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA query_only = ON")
+
+    def close(self) -> None:
+        """Close the file, once the search that goes on has ended."""
+        with self._lock:
+            self._connection.close()
+
+    def search(self, words: Sequence[str], count: int) -> list[int]:
+        """Keys of the documents that have any of `words`, at most `count`, the best by BM25 first.
+
+        Args:
+            words: Letters and digits only.
+            count: So many at most.
+
+        Raises:
+            LibraryError: The database failed.
+        """
+        expression = " OR ".join(f'"{word}"' for word in words)
+        if not expression:
+            return []
+        with self._lock, _database_errors(self._path):
+            rows = self._connection.execute(
+                "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?",
+                (expression, count),
+            ).fetchall()
+        return [int(row[0]) for row in rows]
+
+
+@contextlib.contextmanager
+def _database_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise LibraryError(
+            f"the library's database {path} failed: {error}; check the disk's space and "
+            "permissions, or restore the file from a backup"
+        ) from error
 
 
 def _read_copy(row: tuple[Any, ...]) -> StoredCopy | None:

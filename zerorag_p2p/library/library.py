@@ -19,7 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
+
 from zerorag_p2p.config import (
+    FUSED_DOCUMENTS,
+    LIBRARY_EMBED_PASSAGES,
     LIBRARY_EXACT_LIMIT,
     MAX_BAD_RECORDS,
     MAX_WATCH_INTERVAL_S,
@@ -27,13 +31,26 @@ from zerorag_p2p.config import (
     MIN_WATCH_INTERVAL_S,
     WATCH_INTERVAL_S,
 )
-from zerorag_p2p.errors import LibraryError, UsageError
+from zerorag_p2p.errors import (
+    EmbedderUnavailable,
+    EmbeddingError,
+    LibraryError,
+    RedactionError,
+    UsageError,
+)
 from zerorag_p2p.identity.attribution import Statement
 from zerorag_p2p.identity.withdrawal import Withdrawal
 from zerorag_p2p.library.adding import Addition
 from zerorag_p2p.library.contents import Contents, Retract, Sign
-from zerorag_p2p.library.documents import StoredCopy, StoredDocument, StoredSource, StoredWatch
+from zerorag_p2p.library.documents import (
+    StoredCopy,
+    StoredDocument,
+    StoredSource,
+    StoredWatch,
+    WordSearch,
+)
 from zerorag_p2p.library.formats.source_file import ReadingOptions
+from zerorag_p2p.library.lexical import fuse, searched_words
 from zerorag_p2p.library.loaders import find_files
 from zerorag_p2p.library.preparing import DocumentEmbedder, Draft, prepare
 from zerorag_p2p.library.records import Record, normalise_name
@@ -50,6 +67,7 @@ from zerorag_p2p.model import (
 )
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.redaction.redaction import Redaction
+from zerorag_p2p.wire.embedding import normalised_rows
 
 _logger = logging.getLogger("zerorag.library")
 
@@ -86,6 +104,26 @@ class WatchInfo:
     files: int
     skipped: int
     reasons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldProgress:
+    """How much of our own documents a second model has embedded.
+
+    Attributes:
+        sources: All of them.
+        done: Those embedded.
+        refused: Those that it cannot embed as they are cut.
+    """
+
+    sources: int
+    done: int
+    refused: int = 0
+
+    @property
+    def missing(self) -> int:
+        """How many are still to be embedded."""
+        return self.sources - self.done - self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +177,8 @@ class Library:
         redaction: Redaction | None = None,
     ) -> None:
         self._embedder = embedder
+        self._held: DocumentEmbedder | None = None
+        self._words: WordSearch | None = None
         # Guards the contents; held for moments.
         self._lock = threading.RLock()
         # Held while texts are embedded or graphs built, so that no two threads do the same work.
@@ -168,6 +208,7 @@ class Library:
     def close(self) -> None:
         """Save what speeds up the next start, and close the database."""
         with self._writer, self._lock:
+            self._close_words()
             self._contents.close()
 
     # Adding.
@@ -223,7 +264,7 @@ class Library:
     ) -> Addition:
         return Addition(
             self._contents,
-            self._embedder,
+            lambda: self._embedder,
             lock=self._lock,
             writer=self._writer,
             collection=collection,
@@ -373,6 +414,144 @@ class Library:
         self.maintain()
         return embedded
 
+    # Going over to another model.
+
+    def hold(self, embedder: DocumentEmbedder, sign: Sign) -> None:
+        """Search by a second model, too, as far as there are vectors of it (`embed_held`).
+
+        Args:
+            embedder: The model.
+            sign: Makes the attribution of a document and a vector of this model.
+
+        Raises:
+            LibraryError: A vector in the database is damaged.
+        """
+        with self._writer, self._lock:
+            self._contents.hold(embedder.fingerprint, sign)
+            self._held = embedder
+
+    def embed_held(self, on_progress: Callable[[HeldProgress], object] = lambda _: None) -> None:
+        """Embed by the held model what it has no vectors of, as it is cut into documents.
+
+        What was embedded stays, whatever ends this. Other work on the library goes on between
+        sources.
+
+        Args:
+            on_progress: Told before the first source and after each. If it raises, work ends.
+
+        Raises:
+            EmbedderUnavailable: The model cannot be loaded.
+        """
+        progress = self.held_progress()
+        on_progress(progress)
+        for source in self._without_held():
+            with self._writer:
+                embedder = self._held
+                if embedder is None:
+                    return
+                try:
+                    done = self._embed_held_source(embedder, source)
+                    refused = False
+                except EmbedderUnavailable:
+                    raise
+                except (EmbeddingError, RedactionError) as error:
+                    _logger.warning("%s is not embedded by the other model: %s", source.name, error)
+                    done, refused = False, True
+            progress = HeldProgress(
+                progress.sources, progress.done + done, progress.refused + refused
+            )
+            on_progress(progress)
+
+    def held_progress(self) -> HeldProgress:
+        """How much of the library the held model has embedded."""
+        with self._lock:
+            copies = len(self._contents.store.copies())
+            sources = len(self._contents.store.sources()) - copies
+        return HeldProgress(sources, sources - len(self._without_held()))
+
+    def _without_held(self) -> list[StoredSource]:
+        with self._lock:
+            held = self._contents.held
+            return [] if held is None else self._contents.store.sources(unembedded=held.fingerprint)
+
+    def _embed_held_source(self, embedder: DocumentEmbedder, source: StoredSource) -> bool:
+        """Embed one source; False if it changed, or the model in use has not embedded it yet."""
+        contents = self._contents
+        with self._lock:
+            texts = list(contents.store.texts(source.id).values())
+        if not texts:  # it was removed
+            return False
+        rows = []
+        for start in range(0, len(texts), LIBRARY_EMBED_PASSAGES):
+            chosen = texts[start : start + LIBRARY_EMBED_PASSAGES]
+            redacted = [contents.redaction.embedded(text, source.collection) for text in chosen]
+            rows.append(embedder.embed_documents(redacted))
+        vectors = normalised_rows(np.concatenate(rows))
+        with self._lock:
+            return contents.put_held(source, vectors)
+
+    def prefer_held(
+        self, when_ready: Callable[[Callable[[], None]], object] = lambda swap: swap()
+    ) -> None:
+        """Use the held model from now on, and hold the one that was in use.
+
+        Args:
+            when_ready: Called once nobody embeds, with what makes the change, to call it.
+        """
+
+        def swap() -> None:
+            with self._lock:
+                assert self._held is not None, "a second model is held"
+                self._contents.prefer_held()
+                self._embedder, self._held = self._held, self._embedder
+
+        with self._writer:
+            when_ready(swap)
+
+    def release_held(self) -> None:
+        """Delete the vectors of the held model; without effect if there is none."""
+        with self._writer, self._lock:
+            if self._held is not None:
+                self._contents.release_held()
+                self._held = None
+
+    def search_held(
+        self,
+        embedding: Vector,
+        k: int,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[StoredDocument], bool],
+    ) -> list[ScoredDocument]:
+        """As `search`, by the held model."""
+        with self._lock:
+            held = self._contents.held
+            if held is None:
+                return []
+            return held.catalog.search(
+                embedding,
+                k,
+                admit_collection=admit_collection,
+                admit=lambda stored: not self._is_withdrawn(stored) and admit(stored),
+            )
+
+    def count_held(
+        self,
+        embedding: Vector,
+        above: float,
+        *,
+        admit_collection: Callable[[str], bool],
+        admit: Callable[[StoredDocument], bool],
+    ) -> int:
+        """As `count`, by the held model."""
+        with self._lock:
+            held = self._contents.held
+            if held is None:
+                return 0
+            return held.catalog.count(
+                embedding, above, admit_collection=admit_collection, admit=admit
+            )
+
     def maintain(self) -> None:
         """Build and save the graphs that large collections are searched through, where needed.
 
@@ -391,6 +570,31 @@ class Library:
                         index.adopt(graph)
                     if index.wants_save:
                         self._contents.save_graph(collection)
+            with self._lock:
+                self._contents.forget_replaced()
+
+    def index_words(self, wanted: bool) -> None:
+        """Have an index of the words of all documents for `search_both`, or none.
+
+        It is kept in step with the documents, also while none is asked for, until it is removed.
+
+        Raises:
+            LibraryError: This SQLite has no full-text search.
+        """
+        with self._lock:
+            store = self._contents.store
+            self._close_words()
+            removed = store.words_indexed() and not wanted
+            store.index_words(wanted)
+            if removed:
+                store.forget_deleted()
+            if wanted:
+                self._words = store.word_search()
+
+    def _close_words(self) -> None:
+        if self._words is not None:
+            self._words.close()
+            self._words = None
 
     # Removing and sharing.
 
@@ -697,6 +901,29 @@ class Library:
                 admit_collection=admit_collection,
                 admit=lambda stored: not self._is_withdrawn(stored) and admit(stored),
             )
+
+    def search_both(self, embedding: Vector, question: str, k: int) -> list[ScoredDocument]:
+        """As `search`, of all documents, by vectors and by words at once: for our own questions.
+
+        The best by both rankings together come first; `score` is the vectors' still. Without an
+        index of words the vectors alone decide.
+        """
+        depth = max(k, FUSED_DOCUMENTS)
+        by_vectors = self.search(
+            embedding, depth, admit_collection=lambda _: True, admit=lambda _: True
+        )
+        by_words: list[ScoredDocument] = []
+        if self._words is not None:
+            keys = self._words.search(searched_words(question), depth)
+            with self._lock:
+                by_words = self._contents.catalog.scored(
+                    keys, embedding, admit=lambda stored: not self._is_withdrawn(stored)
+                )
+        found = {document.content_hash: document for document in (*by_words, *by_vectors)}
+        order = fuse(
+            [document.content_hash for document in ranking] for ranking in (by_vectors, by_words)
+        )
+        return [found[content_hash] for content_hash in order[:k]]
 
     def count(
         self,

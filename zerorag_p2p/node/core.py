@@ -10,10 +10,10 @@ import hashlib
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 
@@ -27,7 +27,13 @@ from zerorag_p2p.config import (
     NodeConfig,
     RoutingConfig,
 )
-from zerorag_p2p.errors import AttributionError, NetworkError, PolicyDenied, UsageError
+from zerorag_p2p.errors import (
+    AttributionError,
+    EmbeddingError,
+    NetworkError,
+    PolicyDenied,
+    UsageError,
+)
 from zerorag_p2p.identity.expiry import Expiry, expiring
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
@@ -42,6 +48,7 @@ from zerorag_p2p.model import (
     Fingerprint,
     PeerId,
     Purpose,
+    RefusalCode,
     Score,
     Vector,
     View,
@@ -69,25 +76,26 @@ from zerorag_p2p.node.outgoing import (
     open_advertisement,
 )
 from zerorag_p2p.node.pausing import Pause
-from zerorag_p2p.node.querying import Querier, QuerySettings, RedactedQuestion
+from zerorag_p2p.node.querying import GOOD_ENOUGH, Querier, QuerySettings, RedactedQuestion
 from zerorag_p2p.node.reports import (
     AnswerDocument,
     DocumentStatus,
     ProgressCallback,
     QueryReport,
+    joined,
 )
 from zerorag_p2p.node.serving import Holdings, Service
 from zerorag_p2p.node.sessions import Sessions
 from zerorag_p2p.node.sketching import Sketching
 from zerorag_p2p.node.state import encode_state, restore_state
 from zerorag_p2p.node.withdrawals import Withdrawals
-from zerorag_p2p.peer import Peer
+from zerorag_p2p.peer import OtherModel, Peer, Searched
 from zerorag_p2p.policy.guard import Guard
 from zerorag_p2p.policy.limits import Limits
 from zerorag_p2p.policy.outbound import Sending, sending_of
 from zerorag_p2p.redaction.redaction import Redaction
-from zerorag_p2p.routing.strategy import Strategy, strategy_from
-from zerorag_p2p.routing.walk import Walk
+from zerorag_p2p.routing.strategy import Start, Strategy, strategy_from
+from zerorag_p2p.routing.walk import Walk, float_score
 from zerorag_p2p.wire.fetch import FetchedDocument, FetchRefused
 from zerorag_p2p.wire.hello import Hello
 from zerorag_p2p.wire.protocols import ADVERTISE, FETCH, GOSSIP, HELLO, LIMITS, QUERY, SUPPORTED
@@ -96,6 +104,12 @@ logger = logging.getLogger("zerorag.node")
 
 #: Who asks where no user does.
 _OWN_USER = "node"
+
+#: Embeds texts by the model of this digest, as they are transmitted.
+EmbedTexts: TypeAlias = Callable[[Sequence[str], str], Awaitable[Sequence[Vector]]]
+
+#: Share of a query's time that asking by our model has, where some are to be asked by another.
+_FIRST_SHARE = 0.6
 
 #: Guess of what a round trip takes in a wide area network.
 _UNKNOWN_ROUND_TRIP_S = 0.1
@@ -122,6 +136,11 @@ class NodeCore:
         pseudonym_secret: What the pseudonyms of single questions are made with.
         redaction: What of our documents does not leave; by default all that is shared may.
         audit: Where it is recorded what is asked, answered and given; by default nowhere.
+
+    Attributes:
+        fingerprint: Of the model that we route and ask by.
+        held: Of a second one, by which we answer, and ask those that lack the first.
+        embed_texts: Embeds texts by the first, given its digest, where we ask by both.
     """
 
     def __init__(
@@ -148,6 +167,8 @@ class NodeCore:
         self.directory = directory
         self.network = network
         self.fingerprint = fingerprint
+        self.held: Fingerprint | None = None
+        self.embed_texts: EmbedTexts | None = None
         self.config = config
         self._clock = clock
         self._on_roster = on_roster
@@ -345,12 +366,59 @@ class NodeCore:
         return Hello(
             consortium=self.directory.roster.consortium,
             roster_version=self.directory.roster.version,
-            fingerprints=(self.fingerprint,),
+            fingerprints=self.fingerprints,
             protocols=SUPPORTED,
             clock_ms=int(self._clock() * 1000),
             software=f"zerorag-p2p/{__version__}",
             record=self.membership.own_record or sign_record(self.identity, (), 0),
         )
+
+    @property
+    def fingerprints(self) -> tuple[Fingerprint, ...]:
+        """Of the models that others may ask us by, preferred first."""
+        return (self.fingerprint,) if self.held is None else (self.fingerprint, self.held)
+
+    # Going over to another model (node.models).
+
+    def hold(self, fingerprint: Fingerprint, corpus: Searched) -> None:
+        """Answer by a second model, too, and ask those by it that lack the first.
+
+        Args:
+            fingerprint: The second model.
+            corpus: Searches by whichever of the two models is not in use, also after
+                `prefer_held`.
+        """
+        self.held = fingerprint
+        self.peer.other = OtherModel(fingerprint.digest(), fingerprint.dimension, corpus)
+        self.sessions.end_all()
+
+    def prefer_held(self) -> None:
+        """Route and ask by the second model from now on, and hold the first.
+
+        The holdings have to have the vectors of the second from now on.
+        """
+        assert self.held is not None, "a second model is held"
+        assert self.peer.other is not None, "and queries are answered by it"
+        self.fingerprint, self.held = self.held, self.fingerprint
+        self.peer.change_model(
+            self.fingerprint.digest(),
+            self.fingerprint.dimension,
+            other=OtherModel(self.held.digest(), self.held.dimension, self.peer.other.corpus),
+        )
+        self.service.advertise_anew()
+        self._sketching.start_afresh()
+        self._neighborhood.start_afresh()
+        self.sessions.end_all()
+
+    def release_held(self) -> None:
+        """Answer and ask by the first model only."""
+        self.held = self.peer.other = None
+        self.sessions.end_all()
+
+    def _compares_only_by_held(self, peer: PeerId) -> bool:
+        """Whether a peer is known to compare by the held model and not by ours."""
+        theirs = self.sessions.fingerprints.get(peer, ())
+        return self.held in theirs and self.fingerprint not in theirs
 
     def _on_connection(self, event: ConnectionEvent) -> None:
         if not event.connected:
@@ -386,6 +454,7 @@ class NodeCore:
         at_least: float | None = None,
         first: Score | None = None,
         redacted: RedactedQuestion | None = None,
+        by_model: Mapping[str, Vector] | None = None,
         stop: Callable[[Walk], str | None] | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> QueryReport:
@@ -394,7 +463,11 @@ class NodeCore:
         `runtime.Node.query` explains the arguments and errors. `stop` is a stopping rule of the
         caller's own, in the place of the algorithm's. `redacted` is what is sent in the place of
         the question, as the owner's rules ask for; they are about the question as it is asked.
+        `by_model` has the question's embeddings by every model in use, by digest, where there may
+        be two: those that lack the first are asked by the second.
         """
+        if by_model is not None:
+            embedding = _by(self.fingerprint, by_model)
         sending = self.sending(embedding, purpose=purpose, marks=marks)
         if sending.redact and redacted is None:
             raise PolicyDenied(
@@ -405,6 +478,7 @@ class NodeCore:
         settings = QuerySettings(
             text=text,
             embedding=embedding if redacted is None else redacted.embedding,
+            fingerprint=self.fingerprint.digest(),
             k=_within("k", k, defaults.k, MAX_K),
             budget=_within("budget", budget, defaults.contact_budget, MAX_BUDGET),
             fanout=_within("fanout", fanout, strategy.fanout, MAX_FANOUT),
@@ -422,12 +496,91 @@ class NodeCore:
             sending=sending,
             pseudonym_secret=self._pseudonym_secret,
         )
-        report, walk = await self._querier.run(settings, on_progress)
+        sent = by_model or {}
+        if redacted is not None:
+            sent = redacted.by_model
+            if sent:
+                settings = replace(settings, embedding=_by(self.fingerprint, sent))
+        if self.held is None or self.held.digest() not in sent:
+            report, walk = await self._querier.run(settings, on_progress)
+        else:
+            report, walk = await self._ask_by_both(settings, sent[self.held.digest()], on_progress)
         neighbor = self.peer.finish_query(walk, self._clock())
         if neighbor is not None:
             self._nursery.start_soon(self._neighborhood.adopt, neighbor)
             report = replace(report, new_neighbor=self.directory.name(neighbor))
         return report
+
+    async def _ask_by_both(
+        self, settings: QuerySettings, held: Vector, on_progress: ProgressCallback | None
+    ) -> tuple[QueryReport, Walk]:
+        """Ask by our model, then those that lack it by the held one, whose embedding is `held`.
+
+        The scores of two models cannot be compared, so each has a walk of its own, and what the
+        second one found is embedded by our model. It has no evidence: it asks whoever there is,
+        within the budget.
+        """
+        assert self.held is not None, "a second model is held"
+        # Whatever changes meanwhile, whoever is not asked by one model is asked by the other.
+        digest = self.held.digest()
+        put_off = {
+            peer
+            for peer in self.directory.members(self._clock())
+            if self._compares_only_by_held(peer)
+        }
+        began = trio.current_time()
+        share = _FIRST_SHARE if put_off else 1.0
+        first, walk = await self._querier.run(
+            replace(
+                settings,
+                budget=max(settings.budget - len(put_off), (settings.budget + 1) // 2),
+                timeout_s=settings.timeout_s * share,
+                among=lambda peer: peer not in put_off,
+            ),
+            on_progress,
+        )
+        no_common = RefusalCode.NO_COMMON_EMBEDDING
+        asked = [item for item in first.contacts if item.code != no_common]
+        put_off.update(item.peer for item in first.contacts if item.code == no_common)
+        first = replace(first, budget=settings.budget, contacts=tuple(asked))
+        left_s = settings.timeout_s - (trio.current_time() - began)
+        budget = settings.budget - len(asked)
+        if not put_off or budget < 1 or first.stopped == GOOD_ENOUGH:
+            return first, walk
+        if left_s <= 0:
+            return replace(first, complete=False), walk
+        second, _ = await self._querier.run(
+            replace(
+                settings,
+                embedding=held,
+                fingerprint=digest,
+                budget=budget,
+                timeout_s=left_s,
+                strategy=replace(settings.strategy, start=Start.ROSTER, stop=_never),
+                among=put_off.__contains__,
+                part_of=first.audit,
+            ),
+            on_progress,
+        )
+        return joined(first, second, await self._scores(settings, second)), walk
+
+    async def _scores(
+        self, settings: QuerySettings, report: QueryReport
+    ) -> dict[ContentHash, Score] | None:
+        """Scores by our model of documents that the held one found; None if one has none."""
+        documents = [item for item in report.documents if item.status is DocumentStatus.VERIFIED]
+        texts = [item.text for item in documents]
+        if self.embed_texts is None or not all(text.strip() for text in texts):
+            return None
+        try:
+            vectors = await self.embed_texts(texts, settings.fingerprint)
+        except EmbeddingError as error:
+            logger.warning("answers by two models cannot be compared: %s", error)
+            return None
+        return {
+            item.content_hash: float_score(settings.embedding, vector)
+            for item, vector in zip(documents, vectors, strict=True)
+        }
 
     def sending(self, embedding: Vector, *, purpose: Purpose, marks: Sequence[str] = ()) -> Sending:
         """What the owner's rules say about a question whose whole text has this embedding."""
@@ -642,6 +795,7 @@ class NodeCore:
             "withdrawals": len(self.withdrawals),
             "pause": self.service.pause and self.service.pause.to_json(),
             "next_key": None,
+            "migration": None,
             "expiring": [expiry.to_json() for expiry in self.expiring()],
             "locked_out": [
                 {
@@ -768,6 +922,18 @@ class NodeCore:
             {name: value for name, value in asdict(refusal).items() if name != "event"}
             for refusal in self.activity.refusals
         ]
+
+
+def _never(walk: Walk) -> None:
+    """A stopping rule that leaves it to the budget."""
+    del walk
+
+
+def _by(fingerprint: Fingerprint, by_model: Mapping[str, Vector]) -> Vector:
+    embedding = by_model.get(fingerprint.digest())
+    if embedding is None:
+        raise EmbeddingError("the embedding model has just been changed; ask again")
+    return embedding
 
 
 def _one_line(name: str, text: str) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import getpass
 import os
 import secrets
-import shlex
-import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from zerorag_p2p.errors import KeyFileError, LocalError, PassphraseNeeded
-from zerorag_p2p.files import read_bounded, sync_folder, write_atomic
+from zerorag_p2p.files import read_bounded, read_secret, sync_folder, write_atomic
 from zerorag_p2p.identity.key_encryption import (
     MAX_PASSPHRASE_BYTES,
     SALT_BYTES,
@@ -44,7 +41,6 @@ PASSPHRASE_VARIABLE: Final = "ZERORAG_PASSPHRASE_FILE"  # noqa: S105 - a name
 _HOLDER_BYTES: Final = 80
 
 _OWNER_ONLY: Final = 0o600
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def write_secret(path: Path, data: bytes) -> None:
@@ -73,41 +69,6 @@ def write_secret(path: Path, data: bytes) -> None:
         ) from None
     except OSError as error:
         raise KeyFileError(f"{path} cannot be created: {error.strerror}") from None
-
-
-def read_secret(path: Path, limit: int) -> bytes:
-    """Read a file of at most `limit` bytes that only its owner can read.
-
-    Raises:
-        KeyFileError: It is missing, not a regular file, readable by others, or longer.
-    """
-    # O_NONBLOCK: opening a pipe in the file's place must not hang.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise KeyFileError(f"{path} is a symbolic link: name the file itself") from None
-        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        _check_private(path, os.fstat(descriptor))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(limit + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > limit:
-        raise KeyFileError(f"{path} is longer than {limit} bytes")
-    return data
-
-
-def _check_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise KeyFileError(f"{path} is not a regular file")
-    if status.st_mode & _OTHERS:
-        raise KeyFileError(
-            f"others may access {path} (mode {stat.S_IMODE(status.st_mode):04o}): "
-            f"run chmod 600 {shlex.quote(str(path))}, and consider the key known to them"
-        )
 
 
 def create_identity(path: Path) -> Identity:

@@ -193,6 +193,9 @@ class Gossip:
             signed = self._directory.signed_roster if newer else None
             return encode_gossip_reply(RosterReply(signed))
         if isinstance(request, AdvertisementsRequest):
+            if self._routes_otherwise(peer):
+                reason = "this peer routes by another embedding model"
+                return encode_gossip_reply(Refusal(RefusalCode.NO_COMMON_EMBEDDING, reason))
             answer = self._sketching.answer(peer, request)
             if isinstance(answer, AdvertisementsReply) and self._sketching.wants(peer, request):
                 self._handle(PullWanted(peer))
@@ -320,7 +323,17 @@ class Gossip:
         else:
             self._handle(ReplyReceived(effect.peer, effect.request, reply))
 
+    def _routes_otherwise(self, peer: PeerId) -> bool:
+        """Whether a peer is known to prefer another embedding model, and to advertise by that."""
+        session = self._sessions.get(peer)
+        return session is not None and (
+            session.hello.fingerprints[0].digest() != self._peer.fingerprint
+        )
+
     async def _pull(self, effect: PullAdvertisements) -> None:
+        if self._routes_otherwise(effect.peer):
+            self._handle(PullEnded(effect.peer, False))
+            return
         reply = await self._exchanges.gossip(
             effect.peer, self._sketching.request(), timeout_s=effect.timeout_s
         )

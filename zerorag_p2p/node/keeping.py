@@ -50,7 +50,7 @@ class Keeper:
     Args:
         identity: The one that takes custody.
         library: Where the copies go.
-        embedder: Of the library.
+        embedder: Gives the library's.
         clock: Unix seconds.
         withdrawn: Whether its owner took a statement back.
     """
@@ -59,7 +59,7 @@ class Keeper:
         self,
         identity: Identity,
         library: Library,
-        embedder: Embedder,
+        embedder: Callable[[], Embedder],
         clock: Callable[[], float],
         *,
         withdrawn: Callable[[Statement], bool],
@@ -102,7 +102,7 @@ class Keeper:
         content = decode_content(document.content)
         vector = self._vector(document, statement, content.text)
         signed = (
-            statement.fingerprint == self._embedder.fingerprint.digest()
+            statement.fingerprint == self._embedder().fingerprint.digest()
             and embedding_hash(int8_wire_bytes(vector)) == statement.embedding_hash
         )
         self._library.keep(
@@ -133,8 +133,11 @@ class Keeper:
 
     def _vector(self, document: AnswerDocument, statement: Statement, text: str) -> Vector:
         """The embedding that came with the document, if its owner signed it, else ours of it."""
+        embedder = self._embedder()
         came = document.embedding
+        if statement.fingerprint != embedder.fingerprint.digest():
+            came = None
         if came is not None and embedding_hash(int8_wire_bytes(came)) == statement.embedding_hash:
             return came
-        (row,) = normalised_rows(self._embedder.embed_documents([text]))
+        (row,) = normalised_rows(embedder.embed_documents([text]))
         return transmitted(row)

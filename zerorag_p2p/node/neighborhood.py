@@ -122,6 +122,10 @@ class Neighborhood:
                 )
             )
 
+    def start_afresh(self) -> None:
+        """Ask every neighbour for its advertisement anew."""
+        self._refreshed.clear()
+
     def unreachable_since(self, peer: PeerId) -> float | None:
         """Since when `peer` could not be reached, in unix seconds; None if it could at last."""
         return self._unreachable_since.get(peer)
@@ -166,7 +170,7 @@ class Neighborhood:
         if reply is None:
             return
         if reply.advertisement.fingerprint != self._peer.fingerprint:
-            logger.warning("%s advertises under another embedding model", peer)
+            logger.info("%s advertises under another embedding model", peer)
             return
         self._offer(held_advertisement(reply))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -56,10 +57,12 @@ def load_policy(text: str | None, embedder: Embedder) -> Policy:
     if text is None:
         return Policy()
 
-    def embed(texts: Sequence[str]) -> Vector:
-        return np.stack([transmitted(embedder.embed_query(item)) for item in texts])
+    return read_policy(text).embedded(partial(embed_examples, embedder))
 
-    return read_policy(text).embedded(embed)
+
+def embed_examples(embedder: Embedder, texts: Sequence[str]) -> Vector:
+    """Example questions as a question is embedded that is compared with them, [n, d]."""
+    return np.stack([transmitted(embedder.embed_query(item)) for item in texts])
 
 
 def load_grants(home: Home, guard: Guard) -> None:
@@ -124,6 +127,29 @@ class PolicyFile:
         self._stamp = self._look()
         text = read_policy_text(self._home)
         self._take(text, load_policy(text, self._embedder))
+
+    async def change_embedder(
+        self, embedder: Embedder, when_ready: Callable[[Callable[[], None]], Awaitable[object]]
+    ) -> None:
+        """Have example questions embedded by another model from now on.
+
+        Args:
+            embedder: The model.
+            when_ready: Awaited with what makes the change, to call it.
+
+        Raises:
+            EmbeddingError: An example question cannot be embedded; nothing changes.
+        """
+        async with self._lock:
+            policy = await trio.to_thread.run_sync(
+                self._guard.policy.embedded, partial(embed_examples, embedder)
+            )
+
+            def change() -> None:
+                self._guard.policy = policy
+                self._embedder = embedder
+
+            await when_ready(change)
 
     async def watch(self, interval_s: float) -> None:
         """Look for changes of the file until cancelled."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -54,6 +54,7 @@ from zerorag_p2p.routing.walk import (
     Step,
     Waiting,
     Walk,
+    everybody,
 )
 from zerorag_p2p.wire.fetch import FetchItem, FetchRefused
 from zerorag_p2p.wire.query import QueryRequest, QueryResult
@@ -82,11 +83,13 @@ class RedactedQuestion:
         text: What is left of it.
         embedding: Of what is left, as it will be transmitted.
         rules: Ids of the rules that removed something.
+        by_model: Embeddings of it by every model in use, by digest.
     """
 
     text: str
     embedding: Vector
     rules: tuple[str, ...]
+    by_model: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,10 @@ class QuerySettings:
         removed: Ids of the rules that removed something.
         sending: The rules about the question, which say whom it may go to.
         pseudonym_secret: Makes the pseudonym, where the question goes out under one of its own.
+        fingerprint: Digest of the model behind the embedding.
+        among: Who may be asked, as far as models decide.
+        part_of: The reference of a query that this one is a part of, by another model; "" if it is
+            one of its own.
     """
 
     text: str
@@ -124,6 +131,9 @@ class QuerySettings:
     removed: tuple[str, ...] = ()
     sending: Sending = field(default_factory=Sending)
     pseudonym_secret: bytes = b""
+    fingerprint: str
+    among: Callable[[PeerId], bool] = everybody
+    part_of: str = ""
 
     def sent_as(self, audit: str) -> str:
         """The name under which the question goes out."""
@@ -221,20 +231,21 @@ class Querier:
             strategy=settings.strategy,
             may_ask=partial(self._may_ask, settings),
         )
-        audit = secrets.token_hex(8)
+        audit = settings.part_of or secrets.token_hex(8)
         running = _Running(
             settings=settings,
             walk=walk,
             audit=audit,
             sent_as=settings.sent_as(audit),
-            withheld=tuple(peer for peer in members if not self._may_ask(settings, peer)),
+            withheld=tuple(peer for peer in members if not self._may_receive(settings, peer)),
             narration=Narration(audit, self._directory, self._clock, self._tell),
             half_time=started + settings.timeout_s * _WALK_SHARE / 2,
             walk_deadline=started + settings.timeout_s * _WALK_SHARE,
             deadline=started + settings.timeout_s,
             on_progress=on_progress,
         )
-        self._record_question(running)
+        if not settings.part_of:
+            self._record_question(running)
         await self._audit.commit()
         running.narration.begin(
             text=settings.text,
@@ -272,6 +283,9 @@ class Querier:
         )
 
     def _may_ask(self, settings: QuerySettings, peer: PeerId) -> bool:
+        return settings.among(peer) and self._may_receive(settings, peer)
+
+    def _may_receive(self, settings: QuerySettings, peer: PeerId) -> bool:
         """Whether our own rules let a member have the question."""
         directory = self._directory
         return settings.sending.may_receive(
@@ -320,7 +334,7 @@ class Querier:
         def request(deadline_ms: int) -> QueryRequest:
             return QueryRequest(
                 embedding=settings.embedding,
-                fingerprint=self._peer.fingerprint,
+                fingerprint=settings.fingerprint,
                 k=settings.k,
                 budget_left=contact.budget_left,
                 deadline_ms=deadline_ms,
@@ -340,7 +354,7 @@ class Querier:
             reply = await self._exchanges.query(
                 contact.peer,
                 request,
-                dimension=self._peer.dimension,
+                dimension=len(settings.embedding),
                 timeout_s=(running.walk_deadline - began) * _CONTACT_SHARE,
                 traffic=running.traffic,
             )
@@ -600,7 +614,7 @@ class Querier:
             complete=finished.reason != DEADLINE_REACHED and not unavailable,
             bytes_sent=running.traffic.sent,
             bytes_received=running.traffic.received,
-            fingerprint=self._peer.fingerprint,
+            fingerprint=settings.fingerprint,
             consortium=self._directory.roster.consortium,
             sent=settings.sent or settings.text,
             sent_as=running.sent_as,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import dataclasses
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from zerorag_p2p.model import ContentHash, PeerId, Vector
+from zerorag_p2p.model import ContentHash, PeerId, Score, Vector
 
 #: Marks a field that is left out of the JSON.
 _UNTOLD: Final = MappingProxyType({"json": False})
@@ -159,6 +160,49 @@ class QueryReport:
     outbound: tuple[str, ...] = ()
     withheld: tuple[PeerName, ...] = ()
     count: int | None = None
+
+
+def joined(
+    first: QueryReport, second: QueryReport, scores: Mapping[ContentHash, Score] | None
+) -> QueryReport:
+    """One answer of two to the same question, found by different embedding models.
+
+    Args:
+        first: The one whose scores count.
+        second: The other one.
+        scores: Of the documents of `second` by the model of `first`, as far as there is a text;
+            the others come last. Without it the two cannot be compared: the best of each comes
+            first, then the second best of each.
+    """
+    others = second.documents
+    if scores is None:
+        pairs = itertools.zip_longest(first.documents, others)
+        ranked = [document for pair in pairs for document in pair if document is not None]
+    else:
+        scored = [
+            replace(item, score=scores[item.content_hash], score_verified=True)
+            for item in others
+            if item.content_hash in scores
+        ]
+        ranked = sorted((*first.documents, *scored), key=lambda item: -item.score)
+        ranked += [item for item in others if item.content_hash not in scores]
+    documents: dict[ContentHash, AnswerDocument] = {}
+    for document in ranked:
+        known = documents.setdefault(document.content_hash, document)
+        if known.status is not DocumentStatus.VERIFIED:
+            documents[document.content_hash] = document
+    counts = [report.count for report in (first, second) if report.count is not None]
+    return replace(
+        first,
+        documents=tuple(documents.values())[: first.k],
+        rejected=(*first.rejected, *second.rejected),
+        contacts=(*first.contacts, *second.contacts),
+        milliseconds=first.milliseconds + second.milliseconds,
+        complete=first.complete and second.complete,
+        bytes_sent=first.bytes_sent + second.bytes_sent,
+        bytes_received=first.bytes_received + second.bytes_received,
+        count=sum(counts) if counts else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ import trio
 
 from zerorag_p2p.audit.events import AnsweringPaused
 from zerorag_p2p.config import KEPT_ANSWERS, MAX_ROSTER_BYTES, NodeConfig
-from zerorag_p2p.embedding.embedder import open_embedder
+from zerorag_p2p.embedding.embedder import Embedder
 from zerorag_p2p.errors import (
     AttributionError,
     ConfigError,
@@ -40,6 +40,7 @@ from zerorag_p2p.library.library import Library
 from zerorag_p2p.model import (
     CONTENT_HASH_DIGITS,
     ContentHash,
+    Fingerprint,
     PeerId,
     Purpose,
     ScoredDocument,
@@ -55,6 +56,7 @@ from zerorag_p2p.node.following import FolderFollower
 from zerorag_p2p.node.happenings import Observer
 from zerorag_p2p.node.keeping import Keeper, KeptCopy
 from zerorag_p2p.node.libp2p_network import Libp2pNetwork
+from zerorag_p2p.node.models import Models
 from zerorag_p2p.node.network import Network
 from zerorag_p2p.node.pausing import Pause, read_pause, remove_pause, write_pause
 from zerorag_p2p.node.policies import PolicyFile, load_grants, save_grants
@@ -63,12 +65,11 @@ from zerorag_p2p.node.querying import RedactedQuestion
 from zerorag_p2p.node.redactor import open_redaction, warn_of_unknown
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, ProgressCallback, QueryReport
 from zerorag_p2p.node.rotation import complete_rotation, due_key
-from zerorag_p2p.node.signing import statement_signer
+from zerorag_p2p.node.signing import StatementSigner, statement_signer
 from zerorag_p2p.node.state import STATE_LIMIT
 from zerorag_p2p.node.withdrawals import Withdrawals
 from zerorag_p2p.policy.guard import Guard
 from zerorag_p2p.redaction.redaction import redact, rule_ids
-from zerorag_p2p.wire.embedding import transmitted
 
 logger = logging.getLogger("zerorag.node")
 
@@ -92,6 +93,7 @@ class Node:
         policy: The file of our rules.
         superseded: Set when another key takes the place of ours: the node has to end, and its home
             to be started anew.
+        models: The embedding model in use, and going over to another one.
         audit: The log of what is asked, answered and given.
     """
 
@@ -100,6 +102,7 @@ class Node:
     follower: FolderFollower
     keeper: Keeper
     library: Library
+    models: Models
     policy: PolicyFile
 
     def __init__(
@@ -142,7 +145,11 @@ class Node:
         identity = load_identity(next_key or self.home.key)
         directory = Directory(identity.peer_id, roster, signed_roster)
         bootstrap = self._configure_bootstrap(directory)
-        self.embedder = open_embedder(self.config.embedding)
+        self.models = Models(
+            self.home,
+            self.config.embedding,
+            interval_s=self.config.network.maintenance_interval_s,
+        )
         withdrawals = Withdrawals(
             identity,
             directory.roster.consortium,
@@ -151,23 +158,33 @@ class Node:
             path=self.home.withdrawals,
         )
         redaction = open_redaction(self.config.redaction)
-        self.library = Library(
-            self.home.library,
-            self.embedder,
-            statement_signer(
+
+        def sign_by(fingerprint: Fingerprint) -> StatementSigner:
+            return statement_signer(
                 identity,
-                self.embedder.fingerprint,
+                fingerprint,
                 directory.roster.consortium,
                 self._clock,
                 not_before=withdrawals.not_before,
-            ),
+            )
+
+        self.library = Library(
+            self.home.library,
+            self.embedder,
+            sign_by(self.embedder.fingerprint),
             retract=withdrawals.retract,
             redaction=redaction,
         )
         stack.callback(self.library.close)
+        self.models.hold(self.library, sign_by)
+        await self._index_words()
         warn_of_unknown(redaction, self.library.collections())
         self.keeper = Keeper(
-            identity, self.library, self.embedder, self._clock, withdrawn=withdrawals.covers
+            identity,
+            self.library,
+            lambda: self.embedder,
+            self._clock,
+            withdrawn=withdrawals.covers,
         )
         self.follower = FolderFollower(self.library, self._clock)
         if next_key is not None:
@@ -203,6 +220,7 @@ class Node:
             audit=self.audit,
             withdrawals=withdrawals,
         )
+        self.models.attach(self.core, self.policy, self._embedding_limiter)
         self.policy.activity = self.core.activity
         self.core.service.emergencies.on_changed = lambda: save_grants(self.home, guard)
         self.core.service.pause = paused
@@ -220,6 +238,7 @@ class Node:
         nursery.start_soon(self._drop_ended)
         nursery.start_soon(self._save_withdrawals)
         nursery.start_soon(self.follower.run)
+        nursery.start_soon(self.models.run)
         logger.info("%s (%s) is running", self.organisation, self.peer_id)
 
     def _record_start(self, directory: Directory, guard: Guard, paused: Pause | None) -> None:
@@ -333,6 +352,12 @@ class Node:
                 logger.warning("%s", expiry.sentence)
             await trio.sleep(_DAY_S)
 
+    async def _index_words(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self.library.index_words, self.config.asking.words)
+        except LibraryError as error:  # vectors find documents without it
+            logger.warning("%s", error)
+
     async def _await_rotation(self) -> None:
         # Time alone makes a key due.
         while due_key(self.home, self.core.directory.roster, self._clock()) is None:  # noqa: ASYNC110
@@ -365,6 +390,11 @@ class Node:
             self.core.set_pause(None)
 
     # What applications use.
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model in use."""
+        return self.models.embedder
 
     @property
     def peer_id(self) -> PeerId:
@@ -423,7 +453,8 @@ class Node:
             EmbeddingError: The question cannot be embedded.
             PolicyDenied: Our own rules let the question not be sent, since redacting it failed.
         """
-        embedding = await self._embed(text)
+        by_model = await self._embed(text)
+        embedding = next(iter(by_model.values()))
         redacted = await self._redact(text, embedding, purpose, marks)
         report = await self.core.query(
             text,
@@ -443,6 +474,7 @@ class Node:
             at_least=at_least,
             first=first,
             redacted=redacted,
+            by_model=by_model,
             on_progress=on_progress,
         )
         self._answers[report.audit] = report.documents
@@ -459,15 +491,18 @@ class Node:
             return None
         redactor = self.core.redaction.redactor
         left = redact(text, redactor, rule_ids(names, redactor, "redact"))
-        return RedactedQuestion(left.text, await self._embed(left.text), left.rules)
+        by_model = await self._embed(left.text)
+        return RedactedQuestion(
+            left.text, next(iter(by_model.values())), left.rules, by_model=by_model
+        )
 
-    async def _embed(self, text: str) -> Vector:
+    async def _embed(self, text: str) -> dict[str, Vector]:
+        """Embeddings by digest of the model, the one in use first."""
         if not text.strip():
             raise UsageError("the question is empty")
-        embedding = await trio.to_thread.run_sync(
-            self.embedder.embed_query, text, limiter=self._embedding_limiter
+        return await trio.to_thread.run_sync(
+            self.models.embed_question, text, limiter=self._embedding_limiter
         )
-        return transmitted(embedding)
 
     async def embed_question(self, text: str) -> Vector:
         """The embedding of a question as it is transmitted, [d].
@@ -476,7 +511,7 @@ class Node:
             UsageError: It is empty.
             EmbeddingError: It cannot be embedded.
         """
-        return await self._embed(text)
+        return next(iter((await self._embed(text)).values()))
 
     async def search_own(self, embedding: Vector, k: int) -> list[ScoredDocument]:
         """The k documents of our own library that are most similar to a question, best first."""
@@ -489,6 +524,12 @@ class Node:
                 admit=lambda _: True,
             )
         )
+
+    async def search_own_both(
+        self, embedding: Vector, question: str, k: int
+    ) -> list[ScoredDocument]:
+        """As `search_own`, by similarity and by words at once; needs `asking.words`."""
+        return await trio.to_thread.run_sync(self.library.search_both, embedding, question, k)
 
     async def own_documents(
         self, found: Sequence[ScoredDocument], *, purpose: Purpose, audit: str
@@ -661,6 +702,7 @@ class Node:
             "library": asdict(self.library.stats()),
             "next_key": self._next_key(),
             "policy": self.policy.status(),
+            "migration": self.models.status(),
             "process": process_figures(),
         }
 

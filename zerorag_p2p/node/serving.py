@@ -251,7 +251,7 @@ class Service:
 
     def _result(self, request: QueryRequest, requester: Requester) -> QueryResult | Refusal:
         peer = requester.peer
-        if len(request.embedding) == self._peer.dimension:
+        if self._peer.uses(request.fingerprint, len(request.embedding)):
             locked_out = self._limits.check_query(peer, request.embedding, self._clock())
             if locked_out is not None:
                 return locked_out
@@ -259,7 +259,7 @@ class Service:
         reply = self._peer.answer(request, requester, now)
         if isinstance(reply, Refusal):
             return reply
-        if self._guard.policy.judges_questions:
+        if self._guard.policy.judges_questions and self._peer.question_of(request) is not None:
             self._questions.note(peer, request.audit, request.embedding, now)
         if request.purpose is Purpose.ETREAT:
             self._note_emergency(request, requester, reply, now)
@@ -310,7 +310,7 @@ class Service:
             roles=requester.roles,
             purpose=request.purpose,
             view=request.view,
-            query=request.embedding,
+            query=self._peer.question_of(request),
             reason=request.reason or "",
             at=now,
         )
@@ -480,6 +480,11 @@ class Service:
         advertisement, sealed = self.own_advertisement()
         unchanged = request.known_sequence == advertisement.sequence
         return encode_advertise_reply(None if unchanged else sealed)
+
+    def advertise_anew(self) -> None:
+        """Make the next advertisement afresh: the embedding model changed."""
+        if self._advertisement is not None:
+            self._advertisement = replace(self._advertisement, collections=("",))
 
     def own_advertisement(self) -> tuple[Advertisement, bytes]:
         """Our advertisement and its sealed form, renewed when documents change or it ages.

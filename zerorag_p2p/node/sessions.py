@@ -90,6 +90,8 @@ class Sessions:
         self._opening: dict[PeerId, trio.Lock] = {}
         #: The last refusal or failure of a hello, by peer; bounded by the roster.
         self.last_error: dict[PeerId, str] = {}
+        #: What each peer could compare when it last said hello; bounded by the roster.
+        self.fingerprints: dict[PeerId, tuple[Fingerprint, ...]] = {}
         #: The highest roster version that a session partner named.
         self.newest_roster_seen = directory.roster.version
 
@@ -103,6 +105,10 @@ class Sessions:
     def end(self, peer: PeerId) -> None:
         """Forget the session with `peer`: its connection is gone, or one side refuses the other."""
         self._sessions.pop(peer, None)
+
+    def end_all(self) -> None:
+        """Let hello be said anew with everybody: what we say of ourselves has changed."""
+        self._sessions.clear()
 
     async def ensure(self, peer: PeerId, *, timeout_s: float, afresh: bool = False) -> Session:
         """Have a session with `peer`, dialling and saying hello where needed.
@@ -198,6 +204,7 @@ class Sessions:
             raise ConnectionLost(f"the connection to {peer} ended during the hello")
         session = Session(peer, theirs, checked, now, theirs.clock_ms / 1000 - now)
         self._sessions[peer] = session
+        self.fingerprints[peer] = theirs.fingerprints
         self.last_error.pop(peer, None)
         self._notice_roster(peer, theirs.roster_version)
         return session

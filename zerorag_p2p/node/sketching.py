@@ -157,6 +157,13 @@ class Sketching:
         self._declined.clear()  # there is room for some of them
         return True
 
+    def start_afresh(self) -> None:
+        """Forget all sketches: the peer routes by another embedding model."""
+        self.drop_lost()
+        self._sketches.clear()
+        self._declined.clear()
+        self._own_sketch = None
+
     def _drop_stale(self) -> None:
         """Let go of sketches that have expired, or whose owners are members no more."""
         now = self._clock()

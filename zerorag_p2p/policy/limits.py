@@ -146,7 +146,7 @@ class _Account:
 
     rates: dict[str, TokenBucket] = field(default_factory=dict)
     lock_outs: dict[Kind, LockOut] = field(default_factory=dict)
-    asked: _Asked | None = None
+    asked: dict[int, _Asked] = field(default_factory=dict)  # by dimension
     returned: dict[HashPrefix, None] = field(default_factory=dict)  # the latest last
 
     def locked(self, now: float) -> bool:
@@ -198,17 +198,16 @@ class Limits:
     def check_query(self, peer: PeerId, embedding: Vector, now: float) -> Refusal | None:
         """Count a query by its embedding, of unit length; why it is refused, if it is.
 
-        All embeddings have one dimension.
+        Embeddings are of as many dimensions as there are models in use.
         """
         settings = self._settings
         if not settings.repeated_queries:
             return None
         account = self._account(peer, now)
-        if account.asked is None:
-            account.asked = _Asked(len(embedding))
+        asked = account.asked.setdefault(len(embedding), _Asked(len(embedding)))
         most = settings.repeated_queries
         fresh = TokenBucket(most, most / settings.window_s, now)
-        left = account.asked.left(embedding, settings.repeat_similarity, fresh)
+        left = asked.left(embedding, settings.repeat_similarity, fresh)
         if not left.wait_s(1, now):
             left.take(1, now)
             return None

@@ -9,16 +9,20 @@ wrong with the model, the sources are delivered.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
 
 import trio
 
-from zerorag_p2p.config import MAX_BUDGET, MAX_K
-from zerorag_p2p.errors import GenerationError, LocalError, UsageError
+from zerorag_p2p.config import MAX_BUDGET, MAX_K, RERANKED_PASSAGES
+from zerorag_p2p.embedding.reranking import CrossEncoder
+from zerorag_p2p.errors import GenerationError, LocalError, RerankerUnavailable, UsageError
 from zerorag_p2p.identity.attribution import verify_chain
 from zerorag_p2p.model import ContentHash, Purpose, ScoredDocument, Vector
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, QueryReport
@@ -26,7 +30,7 @@ from zerorag_p2p.node.runtime import Node
 from zerorag_p2p.rag.citations import CitationFilter, check
 from zerorag_p2p.rag.endpoint import Endpoint
 from zerorag_p2p.rag.memory import AnswerMemory, Circumstances, Found, Known, normalised
-from zerorag_p2p.rag.passages import Passage, choose, merge
+from zerorag_p2p.rag.passages import Passage, choose, merge, reorder
 from zerorag_p2p.rag.prompt import build_prompt
 from zerorag_p2p.rag.reports import (
     Answer,
@@ -46,6 +50,17 @@ OWN_LIBRARY_ANSWERS = "a document of the own library answers"
 OWN_LIBRARY_ONLY = "only the own library was asked for"
 
 
+class Reranker(Protocol):
+    """What orders passages by reading them with the question."""
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        """How well each of `texts` answers a question; may block, for seconds.
+
+        Raises:
+            RerankerUnavailable: It does not work.
+        """
+
+
 class Asker:
     """Answers questions for the people and programs of one node.
 
@@ -53,9 +68,11 @@ class Asker:
         node: Running; it searches.
         clock: Unix seconds.
         randomness: Spreads repeated requests to the language model over time.
+        reranker: Orders passages, instead of the one that is configured.
 
     Raises:
         ConfigError: The configured language model may not be used.
+        RerankerUnavailable: There is no cross-encoder where one is configured.
     """
 
     def __init__(
@@ -64,6 +81,7 @@ class Asker:
         *,
         clock: Callable[[], float] = time.time,
         randomness: random.Random | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         config = node.config
         self._node = node
@@ -72,6 +90,9 @@ class Asker:
         self._routing = config.routing
         self._clock = clock
         self._memory = AnswerMemory(config.asking)
+        if reranker is None and config.asking.reranker:
+            reranker = CrossEncoder(Path(config.asking.reranker).expanduser())
+        self._reranker = reranker
         self._endpoint = None
         if config.generation.base_url:
             self._endpoint = Endpoint(
@@ -199,14 +220,20 @@ class Asker:
 
     async def _search(self, question: Question, embedding: Vector, k: int, tell: Tell) -> Found:
         own: list[ScoredDocument] = []
+        places: dict[ContentHash, int] = {}
+        # Twice as many: they cost nothing, and there is more to choose from.
+        count = min(2 * k, MAX_K)
         if question.scope is not Scope.NETWORK:
-            # Twice as many: they cost nothing, and there is more to choose from.
-            own = await self._node.search_own(embedding, min(2 * k, MAX_K))
+            own = await self._node.search_own(embedding, count)
         own_best = own[0].score if own else None
         enough = own_best is not None and own_best >= self._settings.good_score
         if question.scope is Scope.LOCAL or (enough and question.scope is Scope.AUTO):
             reason = OWN_LIBRARY_ONLY if question.scope is Scope.LOCAL else OWN_LIBRARY_ANSWERS
             search = self._without_network(question, k, reason)
+            if self._settings.words:
+                # Documents of others have no place in this ranking.
+                own = await self._node.search_own_both(embedding, question.text, count)
+                places = {document.content_hash: place for place, document in enumerate(own)}
         else:
             search = await self._node.query(
                 question.text,
@@ -224,7 +251,12 @@ class Asker:
             *search.documents,
             *await self._node.own_documents(own, purpose=question.purpose, audit=search.audit),
         ]
-        passages = tuple(choose(merge(documents), k, diversity=self._settings.diversity))
+        merged = merge(documents)
+        if places:
+            best = [min(places[item] for item in hashes_of((passage,))) for passage in merged]
+            merged = reorder(merged, [-place for place in best])
+        merged = await self._rerank(question.text, merged)
+        passages = tuple(choose(merged, k, diversity=self._settings.diversity))
         cited = hashes_of(passages)
         kept = [
             document
@@ -232,6 +264,20 @@ class Asker:
             if document.content_hash in cited or document.status is not DocumentStatus.VERIFIED
         ]
         return Found(replace(search, documents=tuple(kept)), passages, own_best)
+
+    async def _rerank(self, question: str, passages: list[Passage]) -> list[Passage]:
+        """The passages in the cross-encoder's order; as they are without one, or if it fails."""
+        if self._reranker is None or len(passages) < 2:
+            return passages
+        judged, rest = passages[:RERANKED_PASSAGES], passages[RERANKED_PASSAGES:]
+        try:
+            values = await trio.to_thread.run_sync(
+                self._reranker.scores, question, [passage.text for passage in judged]
+            )
+        except RerankerUnavailable as error:
+            logger.warning("passages are ordered without a reranker: %s", error)
+            return passages
+        return reorder(passages, [*values, *(-math.inf for _ in rest)])
 
     def _without_network(self, question: Question, k: int, reason: str) -> QueryReport:
         """The report of a search that asked nobody."""

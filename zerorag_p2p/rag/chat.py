@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from zerorag_p2p.config import MAX_ANSWER_CHARS, MAX_COMPLETION_BYTES, MAX_EVENT_BYTES
 from zerorag_p2p.errors import GenerationError
+from zerorag_p2p.model_server.error_names import PLAIN_NAME, error_name
 from zerorag_p2p.rag.prompt import Message
-
-#: What a model's server may call an error, so that it can be repeated to people.
-_ERROR_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
@@ -99,7 +97,7 @@ class Completion:
             return None
         if self.finish == "length":
             return "the answer was cut at generation.max_tokens"
-        named = self.finish if _ERROR_NAME.fullmatch(self.finish) else "another reason"
+        named = self.finish if PLAIN_NAME.fullmatch(self.finish) else "another reason"
         return f"the language model ended its answer early ({named})"
 
     def _take_line(self, line: bytes) -> str:
@@ -150,15 +148,3 @@ class Completion:
             raise GenerationError("the language model's answer is too long for any reader")
         # JSON can name halves of characters, which no encoding writes.
         return (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def error_name(value: object) -> str:
-    """What a server calls an error, if that is a plain name: sentences may quote the request."""
-    error = value.get("error") if isinstance(value, dict) else None
-    if not isinstance(error, dict):
-        return ""
-    for key in ("code", "type"):
-        name = error.get(key)
-        if isinstance(name, str) and _ERROR_NAME.fullmatch(name):
-            return name
-    return ""

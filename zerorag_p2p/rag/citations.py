@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from zerorag_p2p.vocabulary import COMMON_WORDS
+
 #: Share of a sentence's words that a passage has to have. Measured (docs/asking.md).
 SUPPORT_THRESHOLD: Final = 0.25
 
@@ -31,18 +33,7 @@ _SENTENCE: Final = re.compile(
 )
 _WORD: Final = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]{2,}")
 #: Words that any sentence may have.
-_COMMON: Final = frozenset(
-    {
-        *("an", "and", "are", "as", "at", "be", "been", "but", "by"),
-        *("can", "could", "did", "do", "does", "for", "from", "had", "has"),
-        *("have", "how", "if", "in", "into", "is", "it", "its", "may"),
-        *("might", "more", "most", "no", "nor", "not", "of", "on", "or"),
-        *("our", "over", "should", "such", "than", "that", "the", "their", "them"),
-        *("then", "there", "these", "they", "this", "those", "to", "under", "was"),
-        *("we", "were", "what", "when", "where", "which", "while", "who", "will"),
-        *("with", "without", "would", "passage", "passages", "according"),
-    }
-)
+_COMMON: Final = COMMON_WORDS | {"passage", "passages", "according"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,23 +55,40 @@ def merge(documents: Iterable[AnswerDocument]) -> list[Passage]:
     return _numbered(Passage(0, tuple(group)) for group in groups.values())
 
 
+def reorder(passages: Sequence[Passage], values: Sequence[float]) -> list[Passage]:
+    """The passages by falling value, numbered anew; equal ones stay as they were.
+
+    Args:
+        passages: The passages.
+        values: One of each.
+    """
+    order = sorted(range(len(passages)), key=lambda place: -values[place])
+    return _numbered(passages[place] for place in order)
+
+
 def choose(passages: Sequence[Passage], k: int, *, diversity: float) -> list[Passage]:
     """At most k passages, numbered anew: maximal marginal relevance (Carbonell, Goldstein 1998).
 
-    The best one comes first, then always the one whose score less `diversity` times its likeness
-    to what was chosen is highest. Likeness is the share of words that two passages have in common.
+    The best one comes first, then always the one whose relevance less `diversity` times its
+    likeness to what was chosen is highest. Likeness is the share of words that two passages have
+    in common. The relevance of the i-th passage is the i-th best score of all, so that any order
+    can be weighed against likeness.
 
     Args:
-        passages: Best first.
+        passages: Best first, by score or otherwise.
         k: How many are wanted.
-        diversity: 0 chooses by score alone.
+        diversity: 0 chooses by order alone.
     """
     left = list(passages)
+    scores = sorted((passage.score for passage in left), reverse=True)
+    relevance = {item.number: score for item, score in zip(left, scores, strict=True)}
     words = {passage.number: _words(passage.text) for passage in left}
     likeness = dict.fromkeys(words, 0.0)
     chosen: list[Passage] = []
     while left and len(chosen) < k:
-        best = max(left, key=lambda item: item.score - diversity * likeness[item.number])
+        best = max(
+            left, key=lambda item: relevance[item.number] - diversity * likeness[item.number]
+        )
         left.remove(best)
         chosen.append(best)
         for item in left:

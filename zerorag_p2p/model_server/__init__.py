@@ -1,0 +1,1 @@
+"""Servers of models that speak OpenAI's interface."""
