@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/python -m zerorag_p2p.testnet.demo $(if $(KEEP),--keep)
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # LangChain, LlamaIndex, Haystack and MCP are 60 packages more; `make test` skips their tests.
 integrations: $(VENV)/.integrations
