@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import random
+import itertools
+import os
 import signal
 import socket
 import subprocess
@@ -24,6 +25,13 @@ from zerorag_p2p.model import PeerId
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.02
+
+#: Ports for nodes, one after the other; processes that run side by side begin elsewhere. The system
+#: gives outgoing connections ports from 32768 upwards.
+_PORT_COUNT = 1_000
+_FIRST_PORT = 15_000 + os.getpid() % 17 * _PORT_COUNT
+_PORTS = itertools.cycle(range(_FIRST_PORT, _FIRST_PORT + _PORT_COUNT))
+
 _LOG_TAIL_BYTES = 2_000
 
 
@@ -212,19 +220,21 @@ def _listens(path: Path) -> bool:
 
 
 def _free_port() -> int:
-    """A port of the loopback interface that is free and stays so until its node starts.
+    """A port of the loopback interface that is free, and that nobody else here is given soon.
 
-    The system gives outgoing connections ports from 32768 upwards, so a free one up there may be
-    taken by a node that is started before.
+    Raises:
+        LocalError: None is.
     """
-    while True:
-        port = random.randrange(15_000, 32_000)
+    for port in itertools.islice(_PORTS, _PORT_COUNT):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
         return port
+    raise LocalError(
+        f"no port from {_FIRST_PORT} to {_FIRST_PORT + _PORT_COUNT - 1} is free: end other nodes"
+    )
 
 
 def _tail(log: Path) -> str:
