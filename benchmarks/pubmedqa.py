@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +83,17 @@ class PubMedConsortium:
                 assert sum(item["documents"] for item in report["files"]) == len(items), report
                 client.share("abstracts")
         return cls(data, nodes, owner)
+
+    def await_learning(self, timeout_s: float) -> float:
+        """Wait until every node knows what all others advertise; how long that took, in seconds."""
+        began = time.monotonic()
+        for name in self.names:
+            with self.nodes.client(name) as client:
+                while client.status()["sketches"]["peers"] < len(self.names) - 1:
+                    if time.monotonic() - began > timeout_s:
+                        raise SystemExit(f"{name} did not learn what all others advertise")
+                    time.sleep(1.0)
+        return time.monotonic() - began
 
     def question(self, abstract: int, variant: int) -> Question:
         """One question; its embedding as it is transmitted."""

@@ -18,7 +18,6 @@ import platform
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +52,6 @@ class CentralGraph:
         (found,) = search_graph(self._graph, question.embedding[np.newaxis], wanted)
         remote = [int(number) for number in found if not own[number]]
         return [self._consortium.data.hash_of(number) for number in remote[:K]]
-
-
-def await_learning(consortium: PubMedConsortium) -> float:
-    """Wait until every node knows what all others advertise; how long that took, in seconds."""
-    began = time.monotonic()
-    others = len(consortium.names) - 1
-    for name in consortium.names:
-        with consortium.nodes.client(name) as client:
-            while client.status()["sketches"]["peers"] < others:
-                if time.monotonic() - began > _LEARNING_S:
-                    raise SystemExit(f"{name} did not learn what all others advertise")
-                time.sleep(1.0)
-    return time.monotonic() - began
 
 
 def measure(consortium: PubMedConsortium, *, questions: int, seed: int) -> dict[str, Any]:
@@ -117,7 +103,7 @@ def main() -> int:
         consortium = PubMedConsortium.set_up(
             data, nodes, Path(name), count=options.nodes, seed=options.seed
         )
-        learning_s = await_learning(consortium)
+        learning_s = consortium.await_learning(_LEARNING_S)
         metrics = measure(consortium, questions=options.questions, seed=options.seed)
     result = {
         "name": "pubmedqa-nodes",

@@ -85,11 +85,7 @@ def measure_complete(
     clients = {name: consortium.nodes.client(name) for name in consortium.names}
     shares, contacts, quick_ms, full_ms = [], [], [], []
     try:
-        deadline = time.monotonic() + _LEARNING_S
-        while not all(_knows_all(client.status()) for client in clients.values()):
-            if time.monotonic() > deadline:
-                raise SystemExit("the nodes did not learn what all others advertise")
-            time.sleep(1.0)
+        consortium.await_learning(_LEARNING_S)
         for asker, question in consortium.draw(measured, seed):
             quick = clients[asker].query(question.text, budget=NODES - 1, fanout=fanout)
             full = clients[asker].query(
@@ -112,10 +108,6 @@ def measure_complete(
         "fanout": fanout,
         "questions": measured,
     }
-
-
-def _knows_all(status: dict[str, Any]) -> bool:
-    return bool(status["sketches"]["peers"] == NODES - 1)
 
 
 def main() -> int:

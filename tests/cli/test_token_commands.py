@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.hospitals import Hospital, free_port
+from tests.cli.hospitals import Hospital
 from zerorag_p2p.client import Client
 from zerorag_p2p.errors import NodeNotRunningError, ScopeDenied, TokenRejected
+from zerorag_p2p.testnet.processes import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -40,6 +40,7 @@ from zerorag_p2p.errors import (
 from zerorag_p2p.home import Home
 from zerorag_p2p.library.library import Library
 from zerorag_p2p.node.runtime import Node
+from zerorag_p2p.testnet.processes import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -304,13 +305,6 @@ async def test_a_user_of_an_application_travels_as_a_pseudonym(desk: Desk) -> No
 
 
 # Over a real socket.
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

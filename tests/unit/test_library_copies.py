@@ -74,6 +74,11 @@ class Setup:
         (stored,) = self.library.held(content_hash)
         return open_statement(stored.attribution)
 
+    def counted(self) -> int:
+        return self.library.count(
+            EMBEDDER.embed_query(TEXT), -2.0, admit_collection=lambda _: True, admit=lambda _: True
+        )
+
     def is_withdrawn(self, statement: Statement) -> bool:
         return self.withdrawals.covers(statement)
 
@@ -361,6 +366,7 @@ class TestWithdrawing:
         assert setup.is_withdrawn(before)
         for _ in range(2):
             assert setup.found() == setup.advertised() == [other]
+            assert setup.counted() == 1
             assert setup.library.get(withdrawn) == []
             assert len(setup.library.held(withdrawn)) == 1
             setup.library.close()

@@ -71,7 +71,8 @@ class Ledger:
         """
         position = self.log.durable
         self.book.sign(self._identity, position, at)
-        self._signed.append(position)
+        if position not in self._signed:
+            self._signed.append(position)
 
     def contradicted(self, heads: Iterable[Head]) -> list[str]:
         """What `heads` of this log show to be missing or changed, a sentence each. Blocks.

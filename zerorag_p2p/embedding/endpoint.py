@@ -148,9 +148,8 @@ class EndpointEmbedder:
                 raise self._server.error(
                     f"gives vectors of {len(row)} dimensions, embedding.dimension is {dimension}"
                 )
-        with np.errstate(
-            over="ignore"
-        ):  # what float32 cannot hold becomes infinite, and is refused
+        # What float32 cannot hold becomes infinite, and is refused.
+        with np.errstate(over="ignore"):
             return normalised_rows(np.stack(rows).astype(np.float32))
 
 

@@ -532,7 +532,7 @@ class Library:
                 embedding,
                 k,
                 admit_collection=admit_collection,
-                admit=lambda stored: not self._is_withdrawn(stored) and admit(stored),
+                admit=self._found_by(admit),
             )
 
     def count_held(
@@ -549,7 +549,10 @@ class Library:
             if held is None:
                 return 0
             return held.catalog.count(
-                embedding, above, admit_collection=admit_collection, admit=admit
+                embedding,
+                above,
+                admit_collection=admit_collection,
+                admit=self._found_by(admit),
             )
 
     def maintain(self) -> None:
@@ -860,6 +863,12 @@ class Library:
         with self._lock:
             return self._contents.catalog.with_hash(content_hash)
 
+    def _found_by(
+        self, admit: Callable[[StoredDocument], bool]
+    ) -> Callable[[StoredDocument], bool]:
+        """What whoever asks admits, but for what was withdrawn."""
+        return lambda stored: not self._is_withdrawn(stored) and admit(stored)
+
     def _is_withdrawn(self, stored: StoredDocument) -> bool:
         return stored.copy is None and stored.content_hash in self._contents.withdrawn
 
@@ -899,7 +908,7 @@ class Library:
                 embedding,
                 k,
                 admit_collection=admit_collection,
-                admit=lambda stored: not self._is_withdrawn(stored) and admit(stored),
+                admit=self._found_by(admit),
             )
 
     def search_both(self, embedding: Vector, question: str, k: int) -> list[ScoredDocument]:
@@ -936,7 +945,10 @@ class Library:
         """How many admitted documents score more than `above` with `embedding` [d], by content."""
         with self._lock:
             return self._contents.catalog.count(
-                embedding, above, admit_collection=admit_collection, admit=admit
+                embedding,
+                above,
+                admit_collection=admit_collection,
+                admit=self._found_by(admit),
             )
 
     def vectors_to_advertise(

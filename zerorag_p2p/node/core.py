@@ -405,7 +405,6 @@ class NodeCore:
             self.fingerprint.dimension,
             other=OtherModel(self.held.digest(), self.held.dimension, self.peer.other.corpus),
         )
-        self.service.advertise_anew()
         self._sketching.start_afresh()
         self._neighborhood.start_afresh()
         self.sessions.end_all()
@@ -475,9 +474,10 @@ class NodeCore:
             )
         defaults = self.config.routing
         strategy = self._strategy(routing, stopping)
+        sent = by_model if redacted is None else redacted.by_model
         settings = QuerySettings(
             text=text,
-            embedding=embedding if redacted is None else redacted.embedding,
+            embedding=embedding if sent is None else _by(self.fingerprint, sent),
             fingerprint=self.fingerprint.digest(),
             k=_within("k", k, defaults.k, MAX_K),
             budget=_within("budget", budget, defaults.contact_budget, MAX_BUDGET),
@@ -496,15 +496,11 @@ class NodeCore:
             sending=sending,
             pseudonym_secret=self._pseudonym_secret,
         )
-        sent = by_model or {}
-        if redacted is not None:
-            sent = redacted.by_model
-            if sent:
-                settings = replace(settings, embedding=_by(self.fingerprint, sent))
-        if self.held is None or self.held.digest() not in sent:
+        held = None if self.held is None or sent is None else sent.get(self.held.digest())
+        if held is None:
             report, walk = await self._querier.run(settings, on_progress)
         else:
-            report, walk = await self._ask_by_both(settings, sent[self.held.digest()], on_progress)
+            report, walk = await self._ask_by_both(settings, held, on_progress)
         neighbor = self.peer.finish_query(walk, self._clock())
         if neighbor is not None:
             self._nursery.start_soon(self._neighborhood.adopt, neighbor)

@@ -81,15 +81,14 @@ class RedactedQuestion:
 
     Attributes:
         text: What is left of it.
-        embedding: Of what is left, as it will be transmitted.
+        by_model: Embeddings of what is left, as they will be transmitted, by every model in use, by
+            digest.
         rules: Ids of the rules that removed something.
-        by_model: Embeddings of it by every model in use, by digest.
     """
 
     text: str
-    embedding: Vector
+    by_model: Mapping[str, Vector]
     rules: tuple[str, ...]
-    by_model: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -491,10 +491,7 @@ class Node:
             return None
         redactor = self.core.redaction.redactor
         left = redact(text, redactor, rule_ids(names, redactor, "redact"))
-        by_model = await self._embed(left.text)
-        return RedactedQuestion(
-            left.text, next(iter(by_model.values())), left.rules, by_model=by_model
-        )
+        return RedactedQuestion(left.text, await self._embed(left.text), left.rules)
 
     async def _embed(self, text: str) -> dict[str, Vector]:
         """Embeddings by digest of the model, the one in use first."""

@@ -113,14 +113,18 @@ class _Advertised:
     value: Advertisement
     sealed: bytes
 
-    def holds(self, generation: int, collections: tuple[str, ...], now: int) -> bool:
-        """Whether it still tells what it should of these collections.
+    def holds(
+        self, generation: int, collections: tuple[str, ...], fingerprint: str, now: int
+    ) -> bool:
+        """Whether it still tells what it should of these collections, by this embedding model.
 
         A summary takes a second or more. While a library grows it is not made anew for every batch:
         what it says is about many documents, of which a few more or less make no difference.
         """
         half_life = (self.value.issued_at + self.value.expires_at) // 2
-        if collections != self.collections or now >= half_life:
+        if (collections, fingerprint) != (self.collections, self.value.fingerprint):
+            return False
+        if now >= half_life:
             return False
         if generation == self.generation:
             return True
@@ -481,11 +485,6 @@ class Service:
         unchanged = request.known_sequence == advertisement.sequence
         return encode_advertise_reply(None if unchanged else sealed)
 
-    def advertise_anew(self) -> None:
-        """Make the next advertisement afresh: the embedding model changed."""
-        if self._advertisement is not None:
-            self._advertisement = replace(self._advertisement, collections=("",))
-
     def own_advertisement(self) -> tuple[Advertisement, bytes]:
         """Our advertisement and its sealed form, renewed when documents change or it ages.
 
@@ -496,7 +495,7 @@ class Service:
         generation = self._holdings.generation
         collections = self._peer.advertised_collections(now)
         if self._advertisement is not None and self._advertisement.holds(
-            generation, collections, now
+            generation, collections, self._peer.fingerprint, now
         ):
             return self._advertisement.value, self._advertisement.sealed
         # Seeded by what it summarises: the same library always advertises the same centroids.

@@ -112,7 +112,7 @@ class LocalConsortium:
             settings: Other settings than the defaults, by dotted name.
         """
         home = Home(self._folder / name)
-        address = f"/ip4/127.0.0.1/tcp/{_free_port()}"
+        address = f"/ip4/127.0.0.1/tcp/{free_port()}"
         peer_id = init_home(home, organisation=organisation, listen=(address,))
         chosen = {"organisation": organisation, "network.listen": [address], **(settings or {})}
         write_atomic(home.config, config_text(chosen).encode())
@@ -219,7 +219,7 @@ def _listens(path: Path) -> bool:
         return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port of the loopback interface that is free, and that nobody else here is given soon.
 
     Raises:
