@@ -67,9 +67,9 @@ class Lab:
         network = NetworkConfig(
             listen=(self.homes[name].address,),
             bootstrap=tuple(addresses) if self.network == "memory" else (),
-            dial_timeout_s=2.0,
-            request_timeout_s=2.0,
-            query_timeout_s=5.0,
+            dial_timeout_s=6.0,  # a machine with much to do takes seconds for a handshake
+            request_timeout_s=6.0,
+            query_timeout_s=15.0,
             maintenance_interval_s=0.1,
             advertisement_refresh_s=1.0,
         )

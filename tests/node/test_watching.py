@@ -124,7 +124,8 @@ async def test_neighbours_memory_and_traffic_have_figures(tmp_path: Path) -> Non
     (querier,) = memory["queriers"]
     assert (memory["queries"], querier["queries"], querier["organisation"]) == (1, 1, "Ann")
     assert querier["asked_at"] < querier["first_expiry"] <= querier["last_expiry"]
-    assert refusals == []
+    # A machine with much to do lets exchanges of views bunch up.
+    assert {(item["request"], item["code"]) for item in refusals} <= {("gossip", "rate-limited")}
     assert (traffic["answered"], traffic["returned"], traffic["delivered"]) == (1, 1, 1)
     added = [item.peer for item in told if item.event == "neighbor-added"]
     assert lab.peer("bob") in added

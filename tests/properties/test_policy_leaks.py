@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.node.lab import Lab
@@ -244,7 +244,7 @@ class Logged(logging.Handler):
         logging.getLogger("zerorag").removeHandler(self)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=60)
 @given(
     policies,
     names,
@@ -308,7 +308,7 @@ def test_answers_hold_what_the_dry_run_allows_and_nothing_else(
                 assert secret not in logged.text
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=60)
 @given(policies, names)
 def test_an_advertisement_holds_what_every_member_can_find(
     owned: Owned, policy: Policy, name: str
