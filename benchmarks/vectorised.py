@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from zerorag_p2p.config import RoutingConfig
-from zerorag_p2p.simulation import arrays, kernel
+from zerorag_p2p.simulation import arrays, peer_state
 from zerorag_p2p.simulation.vectorised import VectorisedSimulation
 from zerorag_p2p.workloads.plan import make_plan
 from zerorag_p2p.workloads.scenario import Scenario
@@ -38,7 +38,7 @@ def _fill(peers: arrays.Peers, queries: int, seed: int) -> None:
     count = len(peers.state)
     for peer in range(count):
         for _ in range(peers.memory_query.shape[1]):
-            kernel.remember(peers, peer, np.random.randint(count), np.random.randint(queries))
+            peer_state.remember(peers, peer, np.random.randint(count), np.random.randint(queries))
 
 
 @njit
@@ -82,7 +82,7 @@ def contact(folder: Path | None) -> None:
     peers = simulation.peers
     draw = np.random.default_rng(1)
     pairs = [(peer, other) for peer in range(FULL_PEERS) for other in draw.choice(FULL_PEERS, 60)]
-    kernel.add_neighbors(peers, np.array([p for p in pairs if p[0] != p[1]], dtype=np.int32))
+    peer_state.add_neighbors(peers, np.array([p for p in pairs if p[0] != p[1]], dtype=np.int32))
     _fill(peers, len(plan.workload.queries), 1)
     print(
         f"{FULL_PEERS:,} peers, {peers.state['memory_count'].mean():.0f} remembered queries and "

@@ -236,8 +236,8 @@ class Peers(NamedTuple):
         neighbors: int32 [n, neighbour limit], oldest first.
         neighbor_number: int16 [n, neighbour limit], the number of a neighbour whose advertisement
             is held, else `NOBODY`.
-        memory_query: int32 [n, memory limit], remembered queries, a ring.
-        memory_number: int16 [n, memory limit], the numbers of who asked them.
+        memory_query: uint32 [n, memory limit], remembered queries, a ring.
+        memory_number: uint16 [n, memory limit], the numbers of who asked them.
         table: int32 [n, numbers], the peer that a number stands for.
         references: int16 [n, numbers], how often a number is used.
         free: int16 [n, numbers], numbers to be handed out again, the last one first.
@@ -251,8 +251,8 @@ class Peers(NamedTuple):
     chain: NDArray[np.int8]
     neighbors: NDArray[np.int32]
     neighbor_number: NDArray[np.int16]
-    memory_query: NDArray[np.int32]
-    memory_number: NDArray[np.int16]
+    memory_query: NDArray[np.uint32]
+    memory_number: NDArray[np.uint16]
     table: NDArray[np.int32]
     references: NDArray[np.int16]
     free: NDArray[np.int16]

@@ -98,6 +98,8 @@ def _refer(world: World, peer: int, excluded: int, query: int) -> int:
     best = world.scratch.best
     for number in range(state.table_count):
         best[number] = NEVER
+    for slot in range(state.neighbor_count):  # ahead of their use, so that cache misses overlap
+        world.scratch.order[slot] = peers.held[peers.neighbors[peer, slot], 0]
     for slot in range(state.neighbor_count):
         if peers.neighbor_number[peer, slot] == NOBODY:
             before = state.table_count
@@ -127,9 +129,10 @@ def _take_best(rules: Rules, scratch: Scratch, count: int) -> int:
     """The numbers with the best scores; of equal ones the larger number goes first."""
     best, referrals = scratch.best, scratch.referrals
     found = 0
+    least = NEVER
     for number in range(count - 1, -1, -1):
         score = best[number]
-        if score == NEVER or (found == rules.referrals and score <= referrals[found - 1].score):
+        if score <= least:
             continue
         position = min(found, rules.referrals - 1)
         while position > 0 and referrals[position - 1].score < score:
@@ -139,6 +142,8 @@ def _take_best(rules: Rules, scratch: Scratch, count: int) -> int:
         referrals[position].score = score
         referrals[position].number = number
         found = min(found + 1, rules.referrals)
+        if found == rules.referrals:
+            least = referrals[found - 1].score
     return found
 
 
