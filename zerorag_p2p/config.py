@@ -166,6 +166,7 @@ AUDIT_SEGMENT_BYTES: Final = 4 << 20  # guess; a file is begun every day, and be
 AUDIT_COMMIT_S: Final = 20.0  # guess; a disk that takes longer to sync counts as failed
 AUDIT_RETRY_S: Final = 1.0  # guess; how often a log that could not be written is tried again
 AUDIT_RETRY_AFTER_S: Final = 10  # guess; what a peer is told that asks meanwhile
+REFUSAL_HELD_S: Final = 0.5  # guess; how late a peer is refused that comes back before it should
 AUDIT_HEADS_LIMIT: Final = 16 << 20  # two heads for each member of the largest roster
 
 #: Limits of the local interface (control/, client.py). Guesses: a person waits no longer than half

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trio
 
-from tests.node.lab import NETWORKS, Lab, add, eventually
+from tests.node.lab import NETWORKS, Lab, add, eventually, impatient
 from zerorag_p2p.config import LimitsConfig, NodeConfig
 from zerorag_p2p.errors import LocalError, UsageError
 from zerorag_p2p.membership.detector import PeerState
@@ -96,7 +97,8 @@ async def test_a_peer_that_asks_too_much_is_told_when_to_come_back_and_stays_awa
 async def test_a_peer_that_was_told_to_wait_is_asked_again_afterwards(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "memory", ["ann", "bob"])
     config = limited(lab, "ann", requests_per_minute=60)
-    async with lab.node("ann", config=config) as ann, lab.node("bob") as bob:
+    quiet = impatient(lab.config("bob"), advertisement_refresh_s=600.0)
+    async with lab.node("ann", config=config) as ann, lab.node("bob", config=quiet) as bob:
         add(ann, "a note")
         while ann.core.limits.admit(bob.peer_id, Kind.QUERY, 0, time.time()) is None:
             pass
@@ -168,14 +170,49 @@ async def test_guessing_hashes_locks_out_and_fetching_what_was_found_does_not(
         assert (await cid.query("a note")).documents[0].status == "verified"
 
 
+async def test_who_does_not_wait_is_refused_late_and_others_are_answered_meanwhile(
+    tmp_path: Path, network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zerorag_p2p.node.serving.REFUSAL_HELD_S", 60.0)
+    lab = Lab(tmp_path, network, ["ann", "bob", "cid"])
+    config = limited(lab, "ann", requests_per_minute=3)
+    async with (
+        lab.node("ann", config=config) as ann,
+        lab.node("bob") as bob,
+        lab.node("cid") as cid,
+    ):
+        count = asked_of(ann, QUERY)
+        for node in (bob, cid):
+            await node.core.sessions.ensure(ann.peer_id, timeout_s=6.0)
+        while ann.core.limits.admit(bob.peer_id, Kind.QUERY, 0, time.time()) is None:
+            pass
+        answered = []
+
+        async def ask(node: Node) -> None:
+            await node.core.network.request(ann.peer_id, QUERY, b"\xa0", timeout_s=30.0)
+            answered.append(node)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, bob)
+            await eventually(lambda: count() == 1)
+            await ask(cid)
+            assert answered == [cid]
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_flood_is_one_line_among_the_refusals(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "memory", ["ann", "bob"])
     config = limited(lab, "ann", requests_per_minute=1)
     async with lab.node("ann", config=config) as ann, lab.node("bob") as bob:
         await bob.core.sessions.ensure(ann.peer_id, timeout_s=3.0)
         before = ann.status()["traffic"]["refusals"]
-        for _ in range(30):
-            await bob.core.network.request(ann.peer_id, QUERY, b"\xa0", timeout_s=3.0)
+
+        async def ask() -> None:
+            await bob.core.network.request(ann.peer_id, QUERY, b"\xa0", timeout_s=6.0)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(30):
+                nursery.start_soon(ask)
         rows = [row["request"] for row in ann.refusals() if row["code"] == "rate-limited"]
         assert rows.count("query") == 1
         assert ann.status()["traffic"]["refusals"] >= before + 29

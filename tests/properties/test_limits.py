@@ -57,7 +57,11 @@ def test_who_waits_as_long_as_it_was_told_is_let_in(pauses: list[float], per_min
         assert refusal.code is RefusalCode.RATE_LIMITED
         assert refusal.retry_after_s is not None
         assert 0 < refusal.retry_after_s <= MAX_RETRY_AFTER_S
+        assert limits.was_told_to_wait(ANN, Kind.FETCH, now)
+        assert not limits.was_told_to_wait(ANN, Kind.QUERY, now)
+        assert not limits.was_told_to_wait(BOB, Kind.FETCH, now)
         now += refusal.retry_after_s
+        assert not limits.was_told_to_wait(ANN, Kind.FETCH, now)
         assert limits.admit(ANN, Kind.FETCH, 0, now) is None
 
 
@@ -96,6 +100,7 @@ def test_only_repetition_locks_queries_out(seeds: list[int], allowed: int) -> No
         refusal = limits.check_query(ANN, vector(seed), float(number) / 1_000)
         assert (refusal is not None) == (asked[seed] > allowed)
         if refusal is not None:
+            assert limits.was_told_to_wait(ANN, Kind.QUERY, 1.0)
             assert limits.admit(ANN, Kind.QUERY, 0, 1.0) is not None
             assert limits.admit(ANN, Kind.FETCH, 0, 1.0) is None
             assert limits.admit(BOB, Kind.QUERY, 0, 1.0) is None

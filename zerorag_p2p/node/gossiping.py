@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import trio
 
-from zerorag_p2p.config import REVOCATION_LIMIT
+from zerorag_p2p.config import REFUSAL_HELD_S, REVOCATION_LIMIT
 from zerorag_p2p.errors import DecodeError, IntegrityError, RosterError
 from zerorag_p2p.identity.envelope import Domain, open_envelope
 from zerorag_p2p.identity.withdrawal import Withdrawal, withdrawal_digest
@@ -176,8 +176,11 @@ class Gossip:
         if self._sessions.get(peer) is None:
             reason = "say hello on this connection first"
             return encode_refusal(Refusal(RefusalCode.HELLO_REQUIRED, reason))
+        too_early = self._limits.was_told_to_wait(peer, Kind.GOSSIP, now)
         refusal = self._limits.admit(peer, Kind.GOSSIP, len(payload), now)
         if refusal is not None:
+            if too_early:
+                await trio.sleep(REFUSAL_HELD_S)
             return encode_refusal(refusal)
         reply = await self._answer(peer, payload)
         self._limits.note_reply(peer, len(reply), self._clock())

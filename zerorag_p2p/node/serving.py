@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import trio
 
 from zerorag_p2p.audit.events import DocumentNote, Given
-from zerorag_p2p.config import AUDIT_RETRY_AFTER_S, SUMMARY_REST_S, RoutingConfig
+from zerorag_p2p.config import AUDIT_RETRY_AFTER_S, REFUSAL_HELD_S, SUMMARY_REST_S, RoutingConfig
 from zerorag_p2p.errors import AuditError, DecodeError, RedactionError
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.keys import Identity
@@ -191,7 +192,9 @@ class Service:
         payload: bytes,
         answer: Callable[[PeerId, bytes], bytes | Refusal],
     ) -> bytes:
-        reply: bytes | Refusal | None = self._refusal(peer, Kind(family(protocol)), len(payload))
+        kind = Kind(family(protocol))
+        too_early = self._limits.was_told_to_wait(peer, kind, self._clock())
+        reply: bytes | Refusal | None = self._refusal(peer, kind, len(payload))
         if reply is None:
             try:
                 reply = answer(peer, payload)
@@ -203,6 +206,8 @@ class Service:
             except AuditError:
                 reply = _unaudited()
         if isinstance(reply, Refusal):
+            if too_early and _is_limit(reply):
+                await trio.sleep(REFUSAL_HELD_S)  # its other requests wait: few are read at once
             self.refused += 1
             self._activity.tell_refusal(
                 peer, by="us", request=family(protocol), code=reply.code, reason=reply.reason
@@ -529,7 +534,7 @@ def _unaudited() -> Refusal:
     return Refusal(RefusalCode.PAUSED, reason, AUDIT_RETRY_AFTER_S)
 
 
-def _is_limit(reply: QueryResult | Refusal) -> bool:
+def _is_limit(reply: object) -> bool:
     """Whether a limit refused it: whoever floods a node must not fill its log."""
     return isinstance(reply, Refusal) and reply.code is RefusalCode.RATE_LIMITED
 

@@ -148,6 +148,7 @@ class _Account:
     lock_outs: dict[Kind, LockOut] = field(default_factory=dict)
     asked: dict[int, _Asked] = field(default_factory=dict)  # by dimension
     returned: dict[HashPrefix, None] = field(default_factory=dict)  # the latest last
+    wait_until: dict[Kind, float] = field(default_factory=dict)  # as refusals said
 
     def locked(self, now: float) -> bool:
         return any(lock_out.until > now for lock_out in self.lock_outs.values())
@@ -170,7 +171,7 @@ class Limits:
         lock_out = account.lock_outs.get(kind)
         if lock_out is not None:
             if lock_out.until > now:
-                return _refusal(lock_out.reason, lock_out.until - now)
+                return _refuse(account, kind, lock_out.reason, lock_out.until - now, now)
             del account.lock_outs[kind]
         gossip = kind is Kind.GOSSIP
         requests = settings.gossip_per_minute if gossip else settings.requests_per_minute
@@ -181,12 +182,21 @@ class Limits:
         volume_s = 0.0 if volume is None else volume.wait_s(1, now)
         if number_s or volume_s:
             most = f"{requests} requests" if number_s else f"{settings.bytes_per_minute} bytes"
-            return _refusal(f"more than {most} a minute", max(number_s, volume_s))
+            wait_s = max(number_s, volume_s)
+            return _refuse(account, kind, f"more than {most} a minute", wait_s, now)
         if number is not None:
             number.take(1, now)
         if volume is not None:
             volume.take(size, now)
         return None
+
+    def was_told_to_wait(self, peer: PeerId, kind: Kind, now: float) -> bool:
+        """Whether a refusal named a later time to come back.
+
+        To be asked before `admit`, which may name another.
+        """
+        account = self._accounts.get(peer)
+        return account is not None and now < account.wait_until.get(kind, now)
 
     def note_reply(self, peer: PeerId, size: int, now: float) -> None:
         """Count the bytes of an answer."""
@@ -271,7 +281,7 @@ class Limits:
 
     def _lock_out(self, account: _Account, kind: Kind, reason: str, now: float) -> Refusal:
         lock_out = account.lock_outs[kind] = LockOut(now + self._settings.lockout_s, reason)
-        return _refusal(reason, lock_out.until - now)
+        return _refuse(account, kind, reason, lock_out.until - now, now)
 
     def _account(self, peer: PeerId, now: float) -> _Account:
         account = self._accounts.pop(peer, None)
@@ -298,5 +308,7 @@ def _bucket(account: _Account, name: str, per_minute: int, now: float) -> TokenB
     return bucket
 
 
-def _refusal(reason: str, wait_s: float) -> Refusal:
-    return Refusal(RefusalCode.RATE_LIMITED, reason, math.ceil(wait_s))
+def _refuse(account: _Account, kind: Kind, reason: str, wait_s: float, now: float) -> Refusal:
+    retry_after_s = math.ceil(wait_s)
+    account.wait_until[kind] = now + retry_after_s
+    return Refusal(RefusalCode.RATE_LIMITED, reason, retry_after_s)
