@@ -15,8 +15,12 @@ from zerorag_p2p.config import ROTATION_SETTLE_S
 from zerorag_p2p.control import consortium, keys
 from zerorag_p2p.control.run import _run_once
 from zerorag_p2p.identity.attribution import open_statement
+from zerorag_p2p.identity.roster import open_roster
+from zerorag_p2p.model import SharingTerms
 from zerorag_p2p.node import rotation
 from zerorag_p2p.node.files import load_peer_id
+from zerorag_p2p.node.rotation import find_predecessor
+from zerorag_p2p.policy.sharing import Sharing
 
 
 def later() -> float:
@@ -61,6 +65,33 @@ async def test_a_node_goes_over_to_its_new_key(tmp_path: Path) -> None:
             for content_hash in again.library.vectors_to_advertise(["notes"])[1]:
                 (stored,) = again.library.get(content_hash)
                 assert open_statement(stored.attribution).owner == new
+
+
+async def test_what_the_old_key_stated_is_withdrawn_while_it_is_a_member(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    home = lab.homes["bob"].home
+    old = load_peer_id(home.key)
+    terms = Sharing(terms=SharingTerms(copy=True))
+    async with lab.node("ann", clock=later) as ann:
+        async with lab.node("bob", clock=later) as bob:
+            add(bob, "a note of bob", "another note of bob", sharing=terms)
+            report = await ann.query("a note of bob", k=2)
+            kept = [copy.content_hash for copy in await ann.keep_answer(report.audit, "kept")]
+            assert len(kept) == 2
+            _, roster = rotated(lab, "bob")
+            await ann.import_roster(roster)
+            await bob.import_roster(roster)
+            await bob.superseded.wait()
+        async with lab.node("bob", clock=later) as bob:
+            assert bob.peer_id != old
+            bob.library.withdraw(kept[0])
+            await eventually(lambda: not ann.library.held(kept[0]))
+            assert ann.library.held(kept[1])
+    member = open_roster(roster).member(old)
+    assert member is not None
+    for now, found in ((member.not_after - 1, True), (member.not_after, False)):
+        predecessor = find_predecessor(home, open_roster(roster), now, going_over=False)
+        assert (predecessor is not None) == found
 
 
 async def test_a_start_that_was_cut_off_before_the_key_changed_signs_the_rest(

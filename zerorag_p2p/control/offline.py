@@ -27,6 +27,7 @@ from zerorag_p2p.node.auditing import former_keys
 from zerorag_p2p.node.files import HomeLock, load_identity, local_secret
 from zerorag_p2p.node.redactor import open_redaction
 from zerorag_p2p.node.reports import PeerName
+from zerorag_p2p.node.rotation import find_predecessor
 from zerorag_p2p.node.signing import statement_signer
 from zerorag_p2p.node.withdrawals import Withdrawals
 
@@ -62,6 +63,9 @@ class OfflineLibrary:
                 time.time,
                 clock_tolerance_s=NetworkConfig().clock_tolerance_s,
                 path=self._home.withdrawals,
+                predecessor=find_predecessor(
+                    self._home, self._roster, time.time(), going_over=False
+                ),
             )
             self._withdrawals.on_issued = self._record_withdrawal
             sign = statement_signer(

@@ -64,7 +64,7 @@ from zerorag_p2p.node.process import process_figures
 from zerorag_p2p.node.querying import RedactedQuestion
 from zerorag_p2p.node.redactor import open_redaction, warn_of_unknown
 from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, ProgressCallback, QueryReport
-from zerorag_p2p.node.rotation import complete_rotation, due_key
+from zerorag_p2p.node.rotation import complete_rotation, due_key, find_predecessor
 from zerorag_p2p.node.signing import StatementSigner, statement_signer
 from zerorag_p2p.node.state import STATE_LIMIT
 from zerorag_p2p.node.withdrawals import Withdrawals
@@ -156,6 +156,9 @@ class Node:
             self._clock,
             clock_tolerance_s=self.config.network.clock_tolerance_s,
             path=self.home.withdrawals,
+            predecessor=find_predecessor(
+                self.home, roster, self._clock(), going_over=next_key is not None
+            ),
         )
         redaction = open_redaction(self.config.redaction)
 

@@ -34,6 +34,7 @@ from zerorag_p2p.identity.withdrawal import (
 )
 from zerorag_p2p.library.contents import Retraction
 from zerorag_p2p.model import ContentHash
+from zerorag_p2p.node.rotation import Predecessor
 
 logger = logging.getLogger("zerorag.node")
 
@@ -50,6 +51,7 @@ class Withdrawals:
         clock: Unix seconds.
         clock_tolerance_s: How far ahead of ours the clocks of others may be.
         path: The file; None to keep them in memory only.
+        predecessor: The key that ours took the place of: what it stated, it takes back.
 
     Raises:
         LocalError: The file is damaged.
@@ -63,8 +65,10 @@ class Withdrawals:
         *,
         clock_tolerance_s: float,
         path: Path | None = None,
+        predecessor: Predecessor | None = None,
     ) -> None:
         self._identity = identity
+        self._predecessor = predecessor
         self._consortium = consortium
         self._clock = clock
         self._clock_tolerance_s = clock_tolerance_s
@@ -95,25 +99,35 @@ class Withdrawals:
         if expires_at <= issued_at:
             return []
         made = [
-            Withdrawal(
-                owner=self._identity.peer_id,
-                consortium=self._consortium,
-                documents=documents,
-                collection=retraction.collection,
-                issued_at=issued_at,
-                expires_at=expires_at,
-            )
+            (withdrawal, sign_withdrawal(identity, withdrawal))
+            for identity in self._signers(issued_at)
             for documents in _portions(retraction.documents)
+            for withdrawal in (
+                Withdrawal(
+                    owner=identity.peer_id,
+                    consortium=self._consortium,
+                    documents=documents,
+                    collection=retraction.collection,
+                    issued_at=issued_at,
+                    expires_at=expires_at,
+                ),
+            )
         ]
-        sealed = [sign_withdrawal(self._identity, withdrawal) for withdrawal in made]
         with self._lock:
-            self._write([*self._book.sealed(), *sealed])
-            for withdrawal, data in zip(made, sealed, strict=True):
-                self._book.add(withdrawal, data, self._clock())
+            self._write([*self._book.sealed(), *(sealed for _, sealed in made)])
+            for withdrawal, sealed in made:
+                self._book.add(withdrawal, sealed, self._clock())
             self._saved = self._book.summary()
-        for withdrawal, data in zip(made, sealed, strict=True):
-            self.on_issued(withdrawal, data)
-        return made
+        for withdrawal, sealed in made:
+            self.on_issued(withdrawal, sealed)
+        return [withdrawal for withdrawal, _ in made]
+
+    def _signers(self, issued_at: int) -> list[Identity]:
+        """Our key, and before it the one it took the place of, while that is a member."""
+        before = self._predecessor
+        if before is None or issued_at >= before.until:
+            return [self._identity]
+        return [before.identity, self._identity]
 
     def not_before(self, content_hash: ContentHash, collection: str) -> int:
         """Earliest date of a statement of ours that is not taken back already, unix seconds."""
