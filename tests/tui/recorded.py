@@ -71,6 +71,7 @@ class RecordedNode:
         self.answers = 0
         self.pause: Json | None = None
         self.expiring: list[Json] = []
+        self.emergency_grants = 0
         self.runs = True
         self.closed = False
         self.calls: list[str] = []
@@ -101,6 +102,7 @@ class RecordedNode:
             "remembered_queries": 12,
             "pause": self.pause,
             "expiring": self.expiring,
+            "emergencies": {"accesses": 0, "grants": self.emergency_grants},
             "library": {"documents": 43},
             "traffic": {
                 **dict.fromkeys(counts, 0),

@@ -58,7 +58,7 @@ def test_neighbours_fit_a_small_terminal_with_header_and_keys() -> None:
     play(scene)
 
 
-def test_a_pause_and_what_runs_out_stand_before_the_figures() -> None:
+def test_what_calls_for_attention_stands_before_the_figures() -> None:
     node = RecordedNode()
     node.expiring = [{"sentence": "the roster expires in 9 days: an authority has to renew it"}]
 
@@ -66,8 +66,10 @@ def test_a_pause_and_what_runs_out_stand_before_the_figures() -> None:
         await shows(app, pilot, "the roster expires in 9 days │ 6 neighbours")
         node.pause, node.expiring = {"since": 0.0, "reason": "stocktaking"}, []
         await shows(app, pilot, "PAUSED stocktaking │ 6 neighbours")
-        node.pause = None
-        await hides(app, pilot, "PAUSED")
+        node.pause, node.emergency_grants = None, 2
+        await shows(app, pilot, "EMERGENCY ACCESS by 2 members │ 6 neighbours")
+        node.emergency_grants = 0
+        await hides(app, pilot, "EMERGENCY")
 
     play(scene, node)
 

@@ -308,8 +308,10 @@ class TopScreen(Screen[None]):
 
 
 def _notice(status: Json) -> str:
-    """That the node is paused, and what runs out first, before the figures of a line."""
+    """Emergency access, a pause, and what runs out first, before the figures of a line."""
     notices = []
+    if members := status.get("emergencies", {}).get("grants"):
+        notices.append(f"EMERGENCY ACCESS by {members} member{'s' * (members != 1)}")
     if pause := status.get("pause"):
         notices.append(f"PAUSED {pause['reason']}".strip())
     if expiring := status.get("expiring"):
