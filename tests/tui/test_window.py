@@ -67,7 +67,7 @@ def test_what_calls_for_attention_stands_before_the_figures() -> None:
         node.pause, node.expiring = {"since": 0.0, "reason": "stocktaking"}, []
         await shows(app, pilot, "PAUSED stocktaking │ 6 neighbours")
         node.pause, node.emergency_grants = None, 2
-        await shows(app, pilot, "EMERGENCY ACCESS by 2 members │ 6 neighbours")
+        await shows(app, pilot, "EMERGENCY ACCESS 2 grants │ 6 neighbours")
         node.emergency_grants = 0
         await hides(app, pilot, "EMERGENCY")
 

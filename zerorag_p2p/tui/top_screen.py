@@ -310,8 +310,8 @@ class TopScreen(Screen[None]):
 def _notice(status: Json) -> str:
     """Emergency access, a pause, and what runs out first, before the figures of a line."""
     notices = []
-    if members := status.get("emergencies", {}).get("grants"):
-        notices.append(f"EMERGENCY ACCESS by {members} member{'s' * (members != 1)}")
+    if grants := status.get("emergencies", {}).get("grants"):
+        notices.append(f"EMERGENCY ACCESS {grants} grant{'s' * (grants != 1)}")
     if pause := status.get("pause"):
         notices.append(f"PAUSED {pause['reason']}".strip())
     if expiring := status.get("expiring"):
