@@ -69,10 +69,10 @@ class NoDocuments:
         return []
 
     def vectors_to_advertise(
-        self, collections: Sequence[str]
+        self, collections: Sequence[str], *, admit: Callable[[DocumentFacts], bool]
     ) -> tuple[Vector, Sequence[ContentHash]]:
         """Nothing is advertised."""
-        del collections
+        del collections, admit
         return np.zeros((0, DIMENSION), np.float32), ()
 
 

@@ -82,9 +82,11 @@ class NoDocuments:
         del embedding, k, admission
         return []
 
-    def vectors_to_advertise(self, collections: object) -> tuple[Vector, list[ContentHash]]:
+    def vectors_to_advertise(
+        self, collections: object, **admission: object
+    ) -> tuple[Vector, list[ContentHash]]:
         """Nothing is advertised."""
-        del collections
+        del collections, admission
         return np.zeros((0, DIMENSION), np.float32), []
 
 

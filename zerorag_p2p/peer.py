@@ -113,9 +113,9 @@ class Corpus(Searched, Protocol):
         """Names of all collections."""
 
     def vectors_to_advertise(
-        self, collections: Sequence[str]
+        self, collections: Sequence[str], *, admit: Callable[[DocumentFacts], bool]
     ) -> tuple[Vector, Sequence[ContentHash]]:
-        """Vectors [n, d] of every document in `collections`, each content hash once."""
+        """Vectors [n, d] of the admitted documents in `collections`, each content hash once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,7 +546,12 @@ class Peer:
         self.memory.remove(peer)
 
     def advertised_collections(self, now: float) -> tuple[str, ...]:
-        """Collections of which every member may know what they are about."""
+        """Collections of which every member may know what our own documents are about."""
+        advertises = self._advertises(now)
+        return tuple(name for name in self._corpus.collections() if advertises(name, None))
+
+    def _advertises(self, now: float) -> Callable[[str, SharingTerms | None], bool]:
+        """Decides by collection and owner's terms what every member may know."""
         access = AccessRequest(
             act=Act.ADVERTISE,
             requester=None,
@@ -558,18 +563,18 @@ class Peer:
         decide = self._guard.for_request(access, self._corpus.sharing)
         # Documents of which no embedding may leave can only be in a cluster of several.
         whole = self._settings.advertisement_form == "documents"
-        return tuple(
-            collection
-            for collection in self._corpus.collections()
-            if decide(collection, None).allowed and not (whole and self._withholds(collection))
+        return lambda collection, terms: (
+            decide(collection, terms).allowed and not (whole and self._withholds(collection))
         )
 
-    def advertisement(
-        self, collections: Sequence[str], generator: np.random.Generator
-    ) -> OwnAdvertisement:
-        """What every member may know exists in `collections`, summarised if it is too much."""
+    def advertisement(self, now: float, generator: np.random.Generator) -> OwnAdvertisement:
+        """What every member may know exists here at unix time `now`, summarised if it is much."""
         form, limit, least = self._settings.advertisement_form, 0, 1
-        vectors, hashes = self._corpus.vectors_to_advertise(collections)
+        advertises = self._advertises(now)
+        vectors, hashes = self._corpus.vectors_to_advertise(
+            self._corpus.collections(),
+            admit=lambda document: advertises(document.collection, document.terms),
+        )
         if form != "none":
             limit = self._settings.advertisement_limit
         if form == "centroids":

@@ -122,6 +122,15 @@ def test_a_denied_document_cannot_be_fetched_by_its_hash(
     assert "no such document is available to you" in result.stderr
     assert "wards" not in result.stderr
     assert "no questions about sepsis" in owner.must("refusals")
+    by_document = ("--peer", "Clinic", "--doc", content_hash[:12], "--purpose")
+    heart = ("--query", "diuretics in heart failure")
+    assert decisions(owner, *by_document, "research", *heart)["fetch"]
+    assert not decisions(owner, *by_document, "treatment", *heart)["fetch"]
+    unknown = owner.run(
+        "policy", "check", "--peer", "Clinic", "--purpose", "TREAT", "--doc", "ab" * 32
+    )
+    assert exit_code(unknown) == 1
+    assert "0 documents begin with" in unknown.stderr
 
 
 def test_emergency_access_is_asked_for_seen_and_rearmed(

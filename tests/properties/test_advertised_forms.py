@@ -38,7 +38,7 @@ def peer(
 
 
 def advertised(of: Peer) -> OwnAdvertisement:
-    return of.advertisement(of.advertised_collections(0.0), np.random.default_rng(0))
+    return of.advertisement(0.0, np.random.default_rng(0))
 
 
 def rows(count: int, seed: int) -> list[Vector]:

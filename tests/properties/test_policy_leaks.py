@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Iterator
@@ -19,10 +20,23 @@ from tests.node.lab import Lab
 from zerorag_p2p.config import NO_LIMITS
 from zerorag_p2p.control.policies import Owner, Trial, check
 from zerorag_p2p.embedding.hashing import HashingEmbedder
+from zerorag_p2p.identity.attribution import embedding_hash, sign_statement
+from zerorag_p2p.identity.custody import take_custody
+from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.roster import Roster, open_roster
 from zerorag_p2p.library.library import Library
 from zerorag_p2p.library.loaders import Record
-from zerorag_p2p.model import ContentHash, PeerId, Purpose, Vector, View, hash_prefix
+from zerorag_p2p.model import (
+    Content,
+    ContentHash,
+    PeerId,
+    Purpose,
+    SharingTerms,
+    Vector,
+    View,
+    hash_content,
+    hash_prefix,
+)
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.files import load_identity
@@ -37,16 +51,17 @@ from zerorag_p2p.policy.rules import (
     Topics,
     Who,
 )
-from zerorag_p2p.policy.sharing import Sharing
+from zerorag_p2p.policy.sharing import Sharing, terms_to_json
 from zerorag_p2p.redaction.builtin import BuiltinRedactor
 from zerorag_p2p.wire.advertise import (
     AdvertiseRequest,
     decode_advertise_reply,
     encode_advertise_request,
 )
-from zerorag_p2p.wire.embedding import int8_codes, transmitted
+from zerorag_p2p.wire.embedding import int8_codes, int8_wire_bytes, transmitted
 from zerorag_p2p.wire.fetch import (
     FetchedDocument,
+    FetchRefused,
     FetchRequest,
     FetchResult,
     decode_fetch_reply,
@@ -58,6 +73,14 @@ NOW = 1_800_000_000.0
 ASKERS = ("ann", "cid", "dan")
 ROLES = {"ann": ("care",), "cid": ("research",), "dan": ()}
 COLLECTIONS = ("open", "counted", "chosen", "closed")
+#: What owners allow with the copies that are kept in one collection.
+COPIED = (
+    SharingTerms(copy=True, reshare=True),
+    SharingTerms(copy=True, reshare=True, purposes=(Purpose.HRESCH,)),
+    SharingTerms(copy=True, reshare=True, purposes=(Purpose.HPAYMT,), expires_at=int(NOW) + 9),
+    SharingTerms(copy=True, reshare=True, expires_at=int(NOW)),
+    SharingTerms(copy=True),
+)
 QUESTIONS = ("heart failure", "panic attacks", "iron and anaemia")
 TEXTS = {
     collection: [f"{collection}marker{number} {text}" for number, text in enumerate(QUESTIONS)]
@@ -82,7 +105,7 @@ rules = st.builds(
         organisations=some(tuple(name.title() for name in ASKERS)),
         roles=some(("care", "research")),
     ),
-    collections=st.just(()) | some(COLLECTIONS),
+    collections=st.just(()) | some((*COLLECTIONS, "kept")),
     purposes=st.just(()) | some((Purpose.TREAT, Purpose.ETREAT, Purpose.HRESCH)),
     acts=st.just(()) | some(tuple(Act)),
     question=st.just(Question())
@@ -114,7 +137,7 @@ class Owned:
     embedder: HashingEmbedder
     peers: dict[str, PeerId]
     texts: dict[ContentHash, tuple[str, str]]
-    collections: dict[str, list[ContentHash]]
+    collections: dict[tuple[str, str], list[ContentHash]]  # by name and terms
     codes: dict[ContentHash, bytes]
 
     def allowed(self, act: Act, name: str, asked: dict[str, Any]) -> set[ContentHash]:
@@ -124,7 +147,7 @@ class Owned:
             content_hash
             for item in value["decisions"]
             if item["allowed"] and item["act"] == act.value
-            for content_hash in self.collections[item["collection"]]
+            for content_hash in self.collections[item["collection"], json.dumps(item["terms"])]
         }
 
 
@@ -141,6 +164,10 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owned]:
         for collection, texts in TEXTS.items():
             records = [Record(name=text, title=f"title {text[:14]}", text=text) for text in texts]
             library.add_records(records, collection)
+        copies = [
+            keep(library, identity, embedder, lab, terms, f"keptmarker{number} {QUESTIONS[0]}")
+            for number, terms in enumerate(COPIED)
+        ]
         library.share("open", Sharing())
         library.share("counted", Sharing(view=View.COUNT))
         library.share("chosen", Sharing(members=(lab.peer("ann"),), purposes=(Purpose.HRESCH,)))
@@ -169,13 +196,49 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owned]:
         texts, codes, collections = {}, {}, {}
         for collection in COLLECTIONS:
             vectors, hashes = library.vectors_to_advertise([collection])
-            collections[collection] = hashes
+            collections[collection, "null"] = hashes
             for content_hash, vector in zip(hashes, vectors, strict=True):
                 document = library.read(library.get(content_hash)[0])
                 texts[content_hash] = (document.title, document.text)
                 codes[content_hash] = int8_codes(vector)[0].tobytes()
+        for terms, (content_hash, content, vector) in zip(COPIED, copies, strict=True):
+            collections["kept", json.dumps(terms_to_json(terms))] = [content_hash]
+            texts[content_hash] = (content.title, content.text)
+            codes[content_hash] = int8_codes(vector)[0].tobytes()
+        withdrawn = collections["open", "null"].pop()
+        library.withdraw(withdrawn)
+        collections["kept", "null"] = []
+        library.share("kept", Sharing())
         peers = {name: lab.peer(name) for name in ASKERS}
         yield Owned(core, owner, embedder, peers, texts, collections, codes)
+
+
+def keep(
+    library: Library,
+    holder: Identity,
+    embedder: HashingEmbedder,
+    lab: Lab,
+    terms: SharingTerms,
+    text: str,
+) -> tuple[ContentHash, Content, Vector]:
+    """Put a copy of a document of another member's into the collection "kept"."""
+    content = Content(f"title {text[:11]}", text, 0, 1)
+    vector = transmitted(embedder.embed_query(text))
+    statement = sign_statement(
+        load_identity(lab.homes["ann"].home.key),
+        content_hash=hash_content(content.encode()),
+        embedding_hash=embedding_hash(int8_wire_bytes(vector)),
+        fingerprint=embedder.fingerprint.digest(),
+        collection="theirs",
+        terms=terms,
+        consortium="lab",
+        now=int(NOW) - 9,
+    )
+    links, chain = take_custody(holder, [statement], int(NOW) - 5)
+    library.keep(
+        content, "kept", links=links, statement=chain.statement, vector=vector, signed_vector=True
+    )
+    return chain.statement.content_hash, content, vector
 
 
 def with_roles(roster: Roster, lab: Lab) -> Roster:
@@ -217,11 +280,13 @@ def ask(owned: Owned, name: str, question: str, **changes: Any) -> tuple[bytes, 
 
 
 def fetch(owned: Owned, name: str, **changes: Any) -> tuple[bytes, set[ContentHash]]:
-    documents = tuple(owned.texts)
+    documents = (*owned.texts, ContentHash("0" * 64))  # the last one is not held
     request = FetchRequest(documents=documents, deadline_ms=1_000, user="u", **changes)
     reply = trio.run(owned.core.service.answer_fetch, owned.peers[name], encode_fetch(request))
     result = decode_fetch_reply(reply, asked=documents)
     assert isinstance(result, FetchResult), result
+    refused = [item for item in result.items if isinstance(item, FetchRefused)]
+    assert len({(item.code, item.reason) for item in refused}) == 1  # which is which is not told
     delivered = {item.content_hash for item in result.items if isinstance(item, FetchedDocument)}
     return reply, delivered
 

@@ -85,12 +85,12 @@ class ListCorpus:
         return sum(item.score > above for item in found)
 
     def vectors_to_advertise(
-        self, collections: Sequence[str]
+        self, collections: Sequence[str], *, admit: Callable[[DocumentFacts], bool]
     ) -> tuple[Vector, Sequence[ContentHash]]:
         chosen = [
             (vector, content_hash(number))
             for number, (collection, vector) in enumerate(self.documents)
-            if collection in collections
+            if collection in collections and admit(Facts(content_hash(number), collection))
         ]
         vectors = np.array([vector for vector, _ in chosen], dtype=np.float32).reshape(-1, 3)
         return vectors, [item for _, item in chosen]
@@ -334,7 +334,7 @@ def test_only_what_every_member_may_know_is_advertised() -> None:
     )
     peer = make_peer(corpus)
     assert peer.advertised_collections(NOW) == ("all",)
-    own = peer.advertisement(["all"], np.random.default_rng(0))
+    own = peer.advertisement(NOW, np.random.default_rng(0))
     assert own.entries == (hash_prefix(content_hash(0)),)
 
 
@@ -343,8 +343,8 @@ def test_a_large_library_is_advertised_as_centroids() -> None:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     corpus = ListCorpus([("c", row) for row in rows], {"c": Sharing()})
     generator = np.random.default_rng(0)
-    own = make_peer(corpus, advertisement_limit=5).advertisement(["c"], generator)
+    own = make_peer(corpus, advertisement_limit=5).advertisement(NOW, generator)
     assert own.entries == (0, 1, 2, 3, 4)
     assert own.vectors.shape == (5, 3)
-    nothing = make_peer(corpus, advertisement_limit=0).advertisement(["c"], generator)
+    nothing = make_peer(corpus, advertisement_limit=0).advertisement(NOW, generator)
     assert nothing.entries == ()

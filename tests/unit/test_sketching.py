@@ -81,8 +81,10 @@ class NoDocuments:
         del embedding, k, admission
         return []
 
-    def vectors_to_advertise(self, collections: object) -> tuple[Vector, list[ContentHash]]:
-        del collections
+    def vectors_to_advertise(
+        self, collections: object, **admission: object
+    ) -> tuple[Vector, list[ContentHash]]:
+        del collections, admission
         return np.zeros((0, DIMENSION), dtype=np.float32), []
 
 

@@ -137,7 +137,7 @@ def check(
             ("collection", "act", "to", "decision", "rule", "reason"),
             [
                 (
-                    item["collection"],
+                    _concerned(item),
                     item["act"],
                     item["organisation"] or "every member",
                     _decision(item),
@@ -280,6 +280,14 @@ def _rules(home: Home) -> Iterator[Client | OfflinePolicy]:
 
         with OfflinePolicy(home) as rules:
             yield rules
+
+
+def _concerned(item: Json) -> str:
+    """A collection, or the copies in it that came under the same terms."""
+    terms = item["terms"]
+    if terms is None:
+        return str(item["collection"])
+    return f"{item['collection']}, copies for {', '.join(terms['purposes']) or 'any purpose'}"
 
 
 def _decision(item: Json) -> str:

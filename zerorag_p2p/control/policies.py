@@ -18,6 +18,7 @@ from zerorag_p2p.policy.lint import Severity, Surroundings, lint
 from zerorag_p2p.policy.purposes import parse_purpose
 from zerorag_p2p.policy.reading import read_policy
 from zerorag_p2p.policy.rules import Act, OutboundRule, Policy, Question, Rule, Who
+from zerorag_p2p.policy.sharing import terms_to_json
 from zerorag_p2p.redaction.redaction import IDENTIFIERS
 from zerorag_p2p.redaction.spans import Redactor
 from zerorag_p2p.wire.embedding import transmitted
@@ -107,7 +108,7 @@ def check(owner: Owner, trial: Trial, now: float) -> Json:
                 )
                 decisions.append(
                     _decision(decision, act, None if everybody else member, collection)
-                    | {"document": content_hash}
+                    | {"document": content_hash, "terms": terms and terms_to_json(terms)}
                 )
                 if everybody:
                     break
@@ -141,10 +142,13 @@ def _targets(
         if len(matching) != 1:
             raise LibraryError(f"{len(matching)} documents begin with {trial.document}")
         return [(matching[0], item.collection, item.terms) for item in library.get(matching[0])]
+    names = library.collections()
     if trial.collection is not None:
         library.sources(trial.collection)  # names the collections that there are, if not this one
-        return [(None, trial.collection, None)]
-    return [(None, name, None) for name in library.collections()]
+        names = [trial.collection]
+    return [
+        (None, name, terms) for name in names for terms in (None, *library.terms_of_copies(name))
+    ]
 
 
 def _decision(decision: Decision, act: Act, member: Member | None, collection: str) -> Json:

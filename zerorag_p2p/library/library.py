@@ -951,12 +951,28 @@ class Library:
                 admit=self._found_by(admit),
             )
 
-    def vectors_to_advertise(
-        self, collections: Collection[str]
-    ) -> tuple[Vector, list[ContentHash]]:
-        """Vectors as transmitted [n, d] of the documents in `collections`, each content once.
+    def terms_of_copies(self, collection: str) -> list[SharingTerms]:
+        """The terms that owners set for the copies in a collection, each once."""
+        with self._lock:
+            copies = [source for source, _ in self._contents.store.copies()]
+        return list(
+            dict.fromkeys(
+                source.copy.terms
+                for source in copies
+                if source.collection == collection and source.copy is not None
+            )
+        )
 
-        Copies that may not be passed on and what we withdrew are not among them.
+    def vectors_to_advertise(
+        self,
+        collections: Collection[str],
+        *,
+        admit: Callable[[StoredDocument], bool] = lambda _: True,
+    ) -> tuple[Vector, list[ContentHash]]:
+        """Vectors as transmitted [n, d] of the admitted documents in `collections`.
+
+        Each content is among them once; copies that may not be passed on and what we withdrew are
+        not.
         """
         with self._lock:
             return self._contents.catalog.vectors_of(
@@ -964,6 +980,7 @@ class Library:
                 admit=lambda stored: (
                     not self._is_withdrawn(stored)
                     and (stored.terms is None or stored.terms.reshare)
+                    and admit(stored)
                 ),
             )
 

@@ -40,7 +40,7 @@ from zerorag_p2p.policy.decision import AccessRequest, Decision
 from zerorag_p2p.policy.guard import Guard
 from zerorag_p2p.policy.limits import Kind, Limits
 from zerorag_p2p.policy.questions import RecentQuestions
-from zerorag_p2p.policy.rules import Act
+from zerorag_p2p.policy.rules import Act, Policy
 from zerorag_p2p.redaction.redaction import Redaction
 from zerorag_p2p.wire.advertise import (
     Advertisement,
@@ -107,15 +107,21 @@ class Holdings(Corpus, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Advertised:
-    """Our advertisement, and what of our documents it was made from."""
+    """Our advertisement, what of our documents it was made from, and by which rules."""
 
     generation: int
     collections: tuple[str, ...]
+    policy: Policy
     value: Advertisement
     sealed: bytes
 
     def holds(
-        self, generation: int, collections: tuple[str, ...], fingerprint: str, now: int
+        self,
+        generation: int,
+        collections: tuple[str, ...],
+        policy: Policy,
+        fingerprint: str,
+        now: int,
     ) -> bool:
         """Whether it still tells what it should of these collections, by this embedding model.
 
@@ -124,6 +130,8 @@ class _Advertised:
         """
         half_life = (self.value.issued_at + self.value.expires_at) // 2
         if (collections, fingerprint) != (self.collections, self.value.fingerprint):
+            return False
+        if policy is not self.policy:
             return False
         if now >= half_life:
             return False
@@ -499,12 +507,13 @@ class Service:
         now = int(self._clock())
         generation = self._holdings.generation
         collections = self._peer.advertised_collections(now)
+        policy = self._guard.policy
         if self._advertisement is not None and self._advertisement.holds(
-            generation, collections, self._peer.fingerprint, now
+            generation, collections, policy, self._peer.fingerprint, now
         ):
             return self._advertisement.value, self._advertisement.sealed
         # Seeded by what it summarises: the same library always advertises the same centroids.
-        own = self._peer.advertisement(collections, np.random.default_rng(generation))
+        own = self._peer.advertisement(now, np.random.default_rng(generation))
         advertisement = Advertisement(
             owner=self._identity.peer_id,
             fingerprint=self._peer.fingerprint,
@@ -518,7 +527,7 @@ class Service:
             estimates=own.estimates,
         )
         sealed = seal(self._identity, Domain.ADVERTISEMENT, encode_advertisement(advertisement))
-        self._advertisement = _Advertised(generation, collections, advertisement, sealed)
+        self._advertisement = _Advertised(generation, collections, policy, advertisement, sealed)
         return advertisement, sealed
 
     def _next_sequence(self, now: int) -> int:

@@ -35,19 +35,12 @@ class Sharing:
 
     def to_json(self) -> dict[str, object]:
         """The values JSON knows that `from_json` reads back."""
-        terms: dict[str, object] = {
-            "copy": self.terms.copy,
-            "reshare": self.terms.reshare,
-            "purposes": [str(purpose) for purpose in self.terms.purposes],
-        }
-        if self.terms.expires_at is not None:
-            terms["expires-at"] = self.terms.expires_at
         return {
             "members": list(self.members),
             "purposes": [str(purpose) for purpose in self.purposes],
             "view": str(self.view),
             "advertise": self.advertise,
-            "terms": terms,
+            "terms": terms_to_json(self.terms),
         }
 
     @classmethod
@@ -82,6 +75,18 @@ class Sharing:
         )
         terms.finish()
         return sharing
+
+
+def terms_to_json(terms: SharingTerms) -> dict[str, object]:
+    """Terms as `Sharing.to_json` holds them; "expires-at" only where they end."""
+    value: dict[str, object] = {
+        "copy": terms.copy,
+        "reshare": terms.reshare,
+        "purposes": [str(purpose) for purpose in terms.purposes],
+    }
+    if terms.expires_at is not None:
+        value["expires-at"] = terms.expires_at
+    return value
 
 
 def _texts(items: Sequence[object], what: str) -> list[str]:

@@ -64,8 +64,7 @@ class Advertiser:
         """What `owner` advertises at unix time `now`, the same until its documents change."""
         generation = owner.holdings.generation
         if owner.advertisement is None or owner.advertisement.sequence != generation:
-            collections = owner.peer.advertised_collections(now)
-            own = owner.peer.advertisement(collections, np.random.default_rng(generation))
+            own = owner.peer.advertisement(now, np.random.default_rng(generation))
             documents = tuple(entry if isinstance(entry, str) else None for entry in own.entries)
             owner.advertisement = HeldAdvertisement(
                 owner=owner.peer.peer_id,

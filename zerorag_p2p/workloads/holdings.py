@@ -297,12 +297,17 @@ class ArrayHoldings:
         return sum(held.collection in admitted and admit(held) for held in matching)
 
     def vectors_to_advertise(
-        self, collections: Sequence[str]
+        self,
+        collections: Sequence[str],
+        *,
+        admit: Callable[[HeldDocument], bool] = lambda _: True,
     ) -> tuple[Vector, Sequence[ContentHash]]:
-        """Vectors as transmitted [n, d] of every document in `collections`."""
+        """Vectors as transmitted [n, d] of the admitted documents in `collections`."""
         rows = [
             row
             for row, held in enumerate(self._order)
-            if held.collection in collections and (held.terms is None or held.terms.reshare)
+            if held.collection in collections
+            and (held.terms is None or held.terms.reshare)
+            and admit(held)
         ]
         return self._rows[rows], [self._order[row].content_hash for row in rows]
