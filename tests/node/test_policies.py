@@ -11,7 +11,7 @@ import pytest
 
 from tests.node.lab import Lab, add, eventually
 from zerorag_p2p.errors import ConfigError, LocalError, PolicyDenied
-from zerorag_p2p.model import Purpose, View
+from zerorag_p2p.model import Purpose, Vector, View
 from zerorag_p2p.node.happenings import EmergencyAccess, Happening, PolicyChanged
 from zerorag_p2p.node.reports import DocumentStatus
 from zerorag_p2p.node.runtime import Node
@@ -19,6 +19,7 @@ from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.wire.query import QueryRequest
 
 HEART, MIND = "heart failure and diuretics", "panic attacks and sleep"
+NAMED = "heart failure of Mrs Catherine Okonkwo"
 
 
 def lab_of(folder: Path, *names: str) -> Lab:
@@ -335,6 +336,39 @@ async def test_a_question_leaves_as_our_rules_say(
         assert third.user == plain.sent_as == "dr-lee"
         assert [report.sent_as for report in reports] == [first.user, second.user]
         assert bob.status()["remembered_queries"] == 1
+
+
+@pytest.mark.parametrize(
+    ("near", "elsewhere", "embedded"),
+    [
+        ("", False, ["heart failure of Mrs [name]"]),
+        ("heart failure", False, [NAMED, "heart failure of Mrs [name]"]),
+        ("heart failure", True, ["heart failure of Mrs [name]"]),
+        ("the weather in May", False, [NAMED]),
+        ("the weather in May", True, ["heart failure of Mrs [name]"]),
+    ],
+)
+async def test_only_rules_on_example_questions_see_a_question_whole_and_on_this_machine_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: str, elsewhere: bool, embedded: list[str]
+) -> None:
+    lab = lab_of(tmp_path, "ann", "bob")
+    async with lab.node("ann") as ann, lab.node("bob"):
+        rule = '[[outbound]]\nname = "x"\neffect = "allow"\nredact = ["name"]\n'
+        await put_in_force(ann, rule + (f'near = ["{near}"]\nat_least = 0.3' if near else ""))
+        monkeypatch.setattr(type(ann.models), "elsewhere", elsewhere)
+        seen: list[str] = []
+        embed = ann.models.embed_question
+
+        def listen(text: str) -> dict[str, Vector]:
+            seen.append(text)
+            return embed(text)
+
+        monkeypatch.setattr(ann.models, "embed_question", listen)
+        report = await ann.query(NAMED)
+        assert seen == embedded
+        assert report.sent == embedded[-1]
+        await ann.embed_question(NAMED)  # as it is done to search our own documents
+        assert seen[-1] == ("heart failure of Mrs [name]" if elsewhere else NAMED)
 
 
 async def test_a_question_that_cannot_be_redacted_is_not_sent(tmp_path: Path) -> None:

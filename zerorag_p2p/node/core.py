@@ -240,6 +240,7 @@ class NodeCore:
             membership=self.membership,
             peer=self.peer,
             sketching=self._sketching,
+            withheld=lambda: self.service.withheld(),
             directory=directory,
             sessions=self.sessions,
             exchanges=self.exchanges,
@@ -461,7 +462,7 @@ class NodeCore:
 
         `runtime.Node.query` explains the arguments and errors. `stop` is a stopping rule of the
         caller's own, in the place of the algorithm's. `redacted` is what is sent in the place of
-        the question, as the owner's rules ask for; they are about the question as it is asked.
+        the question, as the owner's rules ask for.
         `by_model` has the question's embeddings by every model in use, by digest, where there may
         be two: those that lack the first are asked by the second.
         """
@@ -578,8 +579,10 @@ class NodeCore:
             for item, vector in zip(documents, vectors, strict=True)
         }
 
-    def sending(self, embedding: Vector, *, purpose: Purpose, marks: Sequence[str] = ()) -> Sending:
-        """What the owner's rules say about a question whose whole text has this embedding."""
+    def sending(
+        self, embedding: Vector | None, *, purpose: Purpose, marks: Sequence[str] = ()
+    ) -> Sending:
+        """What the owner's rules say about a question of this embedding, or that they may say."""
         return sending_of(self.guard.policy, purpose=purpose, query=embedding, marks=marks)
 
     def _expected_round_trip(self, peer: PeerId) -> float:

@@ -112,6 +112,14 @@ class Models:
         self._pass = trio.CancelScope()
         self._wake = trio.Event()
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether questions leave this machine to be embedded."""
+        return any(
+            item is not None and item.embedder == "endpoint"
+            for item in (self._change.used, self._change.other)
+        )
+
     def hold(self, library: Library, sign_by: Callable[[Fingerprint], Sign]) -> None:
         """Let the library search by the other model, too, if there is one."""
         self._library, self._sign_by = library, sign_by

@@ -69,7 +69,8 @@ from zerorag_p2p.node.signing import StatementSigner, statement_signer
 from zerorag_p2p.node.state import STATE_LIMIT
 from zerorag_p2p.node.withdrawals import Withdrawals
 from zerorag_p2p.policy.guard import Guard
-from zerorag_p2p.redaction.redaction import redact, rule_ids
+from zerorag_p2p.policy.outbound import Sending
+from zerorag_p2p.redaction.redaction import Redacted, redact, rule_ids
 
 logger = logging.getLogger("zerorag.node")
 
@@ -456,12 +457,10 @@ class Node:
             EmbeddingError: The question cannot be embedded.
             PolicyDenied: Our own rules let the question not be sent, since redacting it failed.
         """
-        by_model = await self._embed(text)
-        embedding = next(iter(by_model.values()))
-        redacted = await self._redact(text, embedding, purpose, marks)
+        by_model, redacted = await self._embed_redacted(text, purpose, marks)
         report = await self.core.query(
             text,
-            embedding,
+            next(iter(by_model.values())),
             k=k,
             budget=budget,
             fanout=fanout,
@@ -485,16 +484,37 @@ class Node:
             del self._answers[next(iter(self._answers))]
         return report
 
-    async def _redact(
-        self, text: str, embedding: Vector, purpose: Purpose, marks: Sequence[str]
-    ) -> RedactedQuestion | None:
-        """What our own rules leave of a question; None where they redact nothing."""
-        names = self.core.sending(embedding, purpose=purpose, marks=marks).redact
-        if not names:
-            return None
+    async def _embed_redacted(
+        self, text: str, purpose: Purpose, marks: Sequence[str]
+    ) -> tuple[dict[str, Vector], RedactedQuestion | None]:
+        """Embed what our own rules leave of a question.
+
+        Rules that are about it whatever it says redact it before it is embedded at all. For rules
+        on example questions it has to be embedded first; where that is not done on this machine,
+        all of them redact it that may be about it.
+
+        Returns:
+            Embeddings by digest of the model, by which rules are chosen, and what is sent; None for
+            the latter where nothing was to be redacted.
+        """
+        if not text.strip():
+            raise UsageError("the question is empty")
+        sending = self._sending_maybe(purpose, marks)
+        names = sending.redact if self.models.elsewhere else sending.redact_anyway
+        first = self._redact(text, names)
+        by_model = await self._embed(first.text)
+        wanted = self.core.sending(
+            next(iter(by_model.values())), purpose=purpose, marks=marks
+        ).redact
+        if set(wanted) <= set(names):
+            sent = RedactedQuestion(first.text, by_model, first.rules) if names else None
+            return by_model, sent
+        left = self._redact(text, tuple(dict.fromkeys((*names, *wanted))))
+        return by_model, RedactedQuestion(left.text, await self._embed(left.text), left.rules)
+
+    def _redact(self, text: str, names: Sequence[str]) -> Redacted:
         redactor = self.core.redaction.redactor
-        left = redact(text, redactor, rule_ids(names, redactor, "redact"))
-        return RedactedQuestion(left.text, await self._embed(left.text), left.rules)
+        return redact(text, redactor, rule_ids(names, redactor, "redact"))
 
     async def _embed(self, text: str) -> dict[str, Vector]:
         """Embeddings by digest of the model, the one in use first."""
@@ -504,14 +524,32 @@ class Node:
             self.models.embed_question, text, limiter=self._embedding_limiter
         )
 
-    async def embed_question(self, text: str) -> Vector:
+    async def embed_question(
+        self, text: str, *, purpose: Purpose = Purpose.TREAT, marks: Sequence[str] = ()
+    ) -> Vector:
         """The embedding of a question as it is transmitted, [d].
+
+        It is of the whole text where that stays on this machine, else of what is left by our own
+        rules that may be about the question.
+
+        Args:
+            text: The question.
+            purpose: Purpose of use.
+            marks: What our own rules on questions know this one by.
 
         Raises:
             UsageError: It is empty.
             EmbeddingError: It cannot be embedded.
+            ConfigError: Our own rules name a redaction that there is not.
+            RedactionError: Redacting it failed.
         """
+        if self.models.elsewhere:
+            text = self._redact(text, self._sending_maybe(purpose, marks).redact).text
         return next(iter((await self._embed(text)).values()))
+
+    def _sending_maybe(self, purpose: Purpose, marks: Sequence[str]) -> Sending:
+        """What our own rules may say about a question, whatever its text is."""
+        return self.core.sending(None, purpose=purpose, marks=marks)
 
     async def search_own(self, embedding: Vector, k: int) -> list[ScoredDocument]:
         """The k documents of our own library that are most similar to a question, best first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from zerorag_p2p.model import PeerId, Purpose, Vector
@@ -25,8 +25,13 @@ class Sending:
 
     @property
     def redact(self) -> tuple[str, ...]:
-        """Ids of the redaction rules to apply before the question is embedded, each once."""
-        return tuple(dict.fromkeys(item for rule in self.rules for item in rule.redact))
+        """Ids of the redaction rules to apply before the question is sent, each once."""
+        return _each_once(self.rules)
+
+    @property
+    def redact_anyway(self) -> tuple[str, ...]:
+        """Those of `redact` that apply whatever the question says."""
+        return _each_once(rule for rule in self.rules if rule.question.any)
 
     @property
     def remember(self) -> bool:
@@ -60,7 +65,8 @@ def sending_of(
     Args:
         policy: The owner's rules.
         purpose: What the answer is wanted for.
-        query: The question's embedding, unit length, before anything was taken out of it.
+        query: The question's embedding, unit length, without what rules take out of it that are
+            about it whatever it says.
         marks: What people marked the question with.
     """
     return Sending(
@@ -72,6 +78,10 @@ def sending_of(
             and rule.question.includes(query) is not False
         )
     )
+
+
+def _each_once(rules: Iterable[OutboundRule]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for rule in rules for item in rule.redact))
 
 
 def pseudonym(secret: bytes, *, user: str, audit: str) -> str:

@@ -128,7 +128,9 @@ class Asker:
         started = trio.current_time()
         k = _within("k", question.k, self._routing.k, MAX_K)
         budget = _within("budget", question.budget, self._routing.contact_budget, MAX_BUDGET)
-        embedding = await self._node.embed_question(question.text)
+        embedding = await self._node.embed_question(
+            question.text, purpose=question.purpose, marks=question.marks
+        )
         circumstances = Circumstances(
             application=question.application,
             user=question.user,
