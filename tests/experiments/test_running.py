@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,13 @@ import pytest
 from zerorag_p2p.errors import UsageError
 from zerorag_p2p.experiments.axes import draw_runs, panels
 from zerorag_p2p.experiments.comparison import compare
-from zerorag_p2p.experiments.experiment import Variant, with_routing
+from zerorag_p2p.experiments.experiment import (
+    OWN_STATE_FIRST,
+    Variant,
+    runs_by_variant,
+    with_routing,
+)
+from zerorag_p2p.experiments.registry import find_experiment
 from zerorag_p2p.experiments.run import Order, Progress, run
 from zerorag_p2p.experiments.run_files import RunKey
 from zerorag_p2p.experiments.store import encode_result, load_result, store_figure, store_result
@@ -254,6 +262,47 @@ def test_committed_results_can_be_read(path: Path) -> None:
     assert set(result) >= RESULT | ORIGIN
     assert (folder / "figure.png").is_file()
     compare(result)
+
+
+@pytest.mark.parametrize("scale", ["nodes", "events", "laptop", "paper"])
+def test_committed_results_recover_from_the_crash(scale: str) -> None:
+    result = load_result(RESULTS / scale, "churn")
+    for findings in (item["findings"] for item in result["runs"]):
+        assert findings["last_tenth"]["hit_rate"] >= 0.9
+        assert findings["at"]["hit_rate"] < findings["before"]["hit_rate"] + 1e-3
+
+
+@pytest.mark.parametrize("scale", ["nodes", "events", "laptop"])
+def test_in_committed_results_a_topic_of_one_owner_spreads_slowest(scale: str) -> None:
+    runs = runs_by_variant(load_result(RESULTS / scale, "new-topic"))
+
+    def median(owners: int) -> float:
+        found = [
+            run["findings"]["batches_to_0.995"]
+            for run in runs[f"{OWN_STATE_FIRST}, {owners} owners"]
+        ]
+        return statistics.median(math.inf if item is None else item for item in found)
+
+    one, five, ten, more, most = map(median, (1, 5, 10, 25, 50))
+    assert one > five >= ten
+    assert max(ten, more, most) - min(ten, more, most) <= 1
+
+
+@pytest.mark.parametrize(("events", "first"), [(1_000, 6), (960, 5), (940, 5), (1_040, 6)])
+def test_batches_count_from_the_one_in_which_the_topic_is_introduced(
+    events: int, first: int
+) -> None:
+    rates = [{"queries": 0.0}] * first + [{"queries": 9.0, "hit_rate": 0.5}] * 2
+    rates += [{"queries": 9.0, "hit_rate": 1.0}] * (math.ceil(events / 100) - len(rates))
+    run = {
+        "events": events,
+        "settings": {"batch": 100, "timeline": [{"action": "introduce", "at": 0.6}]},
+        "introduced": {"by_batch": rates},
+    }
+    findings = find_experiment("new-topic").read(run)
+    assert findings["introduced_at_batch"] == first
+    assert findings["hit_rates"][:3] == [0.5, 0.5, 1.0]
+    assert findings["batches_to_1"] == 3
 
 
 def test_lines_of_unequal_runs_are_drawn_as_far_as_all_go() -> None:

@@ -20,7 +20,7 @@ from zerorag_p2p.experiments.quantity import (
     REQUESTS_AFTER,
     REQUESTS_BEFORE,
 )
-from zerorag_p2p.workloads.results import Json
+from zerorag_p2p.workloads.results import Json, place_of, time_of
 from zerorag_p2p.workloads.scenario import Scenario, load_scenario
 
 
@@ -29,11 +29,10 @@ def _variants(scenario: Scenario) -> list[Variant]:
 
 
 def _read(result: Json) -> Json:
-    """Before, at and after the crash; `at` is the batch that begins with it."""
+    """Before, at and after the crash; `at` is the batch in which it happens."""
     tenths, batches = result["by_tenth"], result["by_batch"]
-    timeline = result["settings"]["timeline"]
-    crash_at = next(float(entry["at"]) for entry in timeline if entry["action"] == "crash")
-    tenth, batch = int(10 * crash_at), int(crash_at * len(batches))
+    crash_at = time_of(result, "crash")
+    tenth, batch = int(10 * crash_at), int(place_of(result, crash_at))
     after = tenths[tenth:]
     return {
         "before": tenths[tenth - 1],

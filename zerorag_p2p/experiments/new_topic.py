@@ -17,7 +17,7 @@ from zerorag_p2p.experiments.experiment import (
 )
 from zerorag_p2p.experiments.plots import draw_new_topic
 from zerorag_p2p.experiments.quantity import Quantity
-from zerorag_p2p.workloads.results import Json
+from zerorag_p2p.workloads.results import Json, place_of, time_of
 from zerorag_p2p.workloads.scenario import (
     Introduce,
     Scenario,
@@ -61,11 +61,12 @@ def _owned_by(scenario: Scenario, owners: int) -> Scenario:
 
 
 def _read(result: Json) -> Json:
-    """How many batches after its introduction every question about the topic is answered."""
+    """How many batches it takes until every question about the topic is answered.
+
+    The batch in which the topic is introduced counts, though some of its questions came before.
+    """
     batches = result["introduced"]["by_batch"]
-    timeline = result["settings"]["timeline"]
-    at = next(float(entry["at"]) for entry in timeline if entry["action"] == "introduce")
-    first = int(at * len(batches))
+    first = int(place_of(result, time_of(result, "introduce")))
     rates = [batch.get("hit_rate") for batch in batches[first:]]
     return {
         "introduced_at_batch": first,

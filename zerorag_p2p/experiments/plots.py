@@ -18,7 +18,7 @@ from zerorag_p2p.experiments.experiment import Draw, runs_by_variant, setting_of
 from zerorag_p2p.experiments.published import published_of
 from zerorag_p2p.experiments.quantity import HIT_RATE_AFTER, Quantity
 from zerorag_p2p.experiments.relevant import BINS
-from zerorag_p2p.workloads.results import Json
+from zerorag_p2p.workloads.results import Json, place_of, time_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -282,7 +282,7 @@ def draw_churn(result: Json, path: Path) -> None:
                 item.value, color="black", linestyle=":", linewidth=0.8, label="paper, last tenth"
             )
     for axes in (rates, requests):
-        _mark(axes, _time_of(first, "crash") * len(first["by_batch"]))
+        _mark(axes, place_of(first, time_of(first, "crash")))
     requests.set_xlabel(f"batches of {first['settings']['batch']:,} questions")
     requests.set_ylabel("requests to the target")
     requests.set_ylim(bottom=0.0)
@@ -307,7 +307,7 @@ def draw_new_topic(result: Json, path: Path) -> None:
         first = next(iter(variants.values()))[0]
         others = first["others"]["by_batch"]
         draw_runs(axes, middles(others), [column(others, "hit_rate")], "other topics", color="grey")
-        start = _time_of(first, "introduce") * len(others)
+        start = place_of(first, time_of(first, "introduce"))
         _mark(axes, start)
         axes.set_xlim(start - _LEAD, len(others))
         axes.set_ylabel("hit rate")
@@ -327,7 +327,7 @@ def draw_scenario(result: Json, path: Path) -> None:
     first = next(iter(by_variant.values()))[0]
     _draw_random_order(axes, first)
     for entry in result["settings"]["timeline"]:
-        place = entry["at"] * len(first["by_batch"])
+        place = place_of(first, entry["at"])
         axes.axvline(place, color="firebrick", linestyle="--", linewidth=0.8)
         axes.annotate(entry["action"], (place, 0.02), rotation=90, fontsize="small")
     axes.set_xlabel(f"batches of {result['settings']['batch']:,} questions")
@@ -345,11 +345,6 @@ def _draw_random_order(axes: Axes, run: Json) -> None:
 
 def _mark(axes: Axes, place: float) -> None:
     axes.axvline(place, color="firebrick", linestyle="--")
-
-
-def _time_of(run: Json, action: str) -> float:
-    timeline = run["settings"]["timeline"]
-    return float(next(entry["at"] for entry in timeline if entry["action"] == action))
 
 
 def _title(result: Json) -> str:

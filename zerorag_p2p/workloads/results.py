@@ -46,6 +46,7 @@ def make_result(
         "seed": scenario.seed,
         "settings": _settings(scenario),
         "statistics": plan.workload.statistics,
+        "events": events,
         "metrics": measure(outcomes),
         "by_tenth": measure_by_tenth(outcomes, events),
         "by_batch": _series(outcomes, events, scenario.batch, _SERIES),
@@ -58,6 +59,22 @@ def make_result(
                 "by_batch": _series(chosen, events, scenario.batch, _SERIES[:2]),
             }
     return result
+
+
+def place_of(result: Json, at: float) -> float:
+    """Where in the batches of a run something happens, counted in batches from its beginning.
+
+    Args:
+        result: What `make_result` made.
+        at: When, as a share of the run.
+    """
+    return round(at * int(result["events"])) / int(result["settings"]["batch"])
+
+
+def time_of(result: Json, action: str) -> float:
+    """When the first entry of the timeline with this action happens, as a share of the run."""
+    timeline = result["settings"]["timeline"]
+    return float(next(entry["at"] for entry in timeline if entry["action"] == action))
 
 
 def _series(
