@@ -157,8 +157,9 @@ SUMMARY_REST_S: Final = 60.0  # guess; a summary that is advertised is not made 
 
 # Limits of the audit log.
 
-AUDIT_ENTRY_LIMIT: Final = 128 << 10  # guess; 100 documents with the longest names
+AUDIT_ENTRY_LIMIT: Final = 512 << 10  # guess; 100 documents with the longest and most names
 MAX_AUDIT_DOCUMENTS: Final = MAX_K  # of one entry
+MAX_AUDIT_COLLECTIONS: Final = 32  # guess; of one entry
 MAX_AUDIT_TEXT_BYTES: Final = 4_096  # guess; of a question whose text is kept
 MAX_AUDIT_PAGE: Final = 1_000  # guess; entries that are read at once
 MAX_AUDIT_FAULTS: Final = 100  # guess; named by one verification
@@ -321,7 +322,7 @@ class NetworkConfig:
     stream_idle_s: float = 300.0  # guess
     connection_idle_s: float = 900.0  # guess; a connection that carried no stream is closed
     max_connections: int = 512  # measured: 500 hosts fit one process
-    max_requests_per_peer: int = 64  # guess; more wait in the peer's socket
+    max_requests_per_peer: int = 64  # guess; of each protocol; more wait in the peer's socket
     advertisement_refresh_s: float = 60.0  # guess; an unchanged one costs a few bytes
     maintenance_interval_s: float = 5.0  # guess; how often lost neighbours are looked for
     save_interval_s: float = 60.0  # guess; routing state lost at most by a crash

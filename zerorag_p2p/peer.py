@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from zerorag_p2p.model import (
     View,
     hash_prefix,
 )
-from zerorag_p2p.policy.decision import AccessRequest
+from zerorag_p2p.policy.decision import AccessRequest, Decision
 from zerorag_p2p.policy.guard import Guard
 from zerorag_p2p.policy.rules import Act
 from zerorag_p2p.policy.sharing import Sharing
@@ -54,6 +54,9 @@ from zerorag_p2p.wire.query import (
     ResultDocument,
 )
 from zerorag_p2p.wire.refusal import Refusal
+
+#: Decides on the documents of a collection, by the owner's terms where they are copies.
+Decide: TypeAlias = Callable[[str, SharingTerms | None], Decision]
 
 #: Documents advertised to the querier that its walk starts from, for each that it wants.
 KNOWN_PER_WANTED: Final = 4
@@ -239,9 +242,20 @@ class Peer:
     # As the queried peer (algorithm 2).
 
     def answer(
-        self, request: QueryRequest, requester: Requester, now: float
+        self,
+        request: QueryRequest,
+        requester: Requester,
+        now: float,
+        decide: Decide | None = None,
     ) -> QueryResult | Refusal:
-        """Answer a query of another peer and remember it, if it may be remembered."""
+        """Answer a query of another peer and remember it, if it may be remembered.
+
+        Args:
+            request: What is asked.
+            requester: Who asks.
+            now: Unix seconds.
+            decide: What `deciding` returned for it, where the caller needs the decisions as well.
+        """
         if not self.uses(request.fingerprint, len(request.embedding)):
             return Refusal(
                 RefusalCode.NO_COMMON_EMBEDDING,
@@ -251,10 +265,11 @@ class Peer:
             )
         count = None
         documents: list[ResultDocument] = []
+        decide = decide or self.deciding(request, requester, now)
         if request.view is View.COUNT:
-            count = self._count(request, requester, now)
+            count = self._count(request, decide)
         else:
-            documents = self._search(request, requester, now)
+            documents = self._search(request, decide)
         if request.fingerprint != self.fingerprint:  # what is known of others is by our own model
             return QueryResult(documents=tuple(documents), referrals=(), count=count)
         referrals = self._refer(request, requester.peer, now)
@@ -265,10 +280,8 @@ class Peer:
             self.memory.add(requester.peer, request.embedding, expires_at=expires_at)
         return QueryResult(documents=tuple(documents), referrals=tuple(referrals), count=count)
 
-    def _search(
-        self, request: QueryRequest, requester: Requester, now: float
-    ) -> list[ResultDocument]:
-        admit_collection, admit = self._admission(request, requester, now)
+    def _search(self, request: QueryRequest, decide: Decide) -> list[ResultDocument]:
+        admit_collection, admit = _admission(request, decide)
         found = self._searched(request).search(
             request.embedding, request.k, admit_collection=admit_collection, admit=admit
         )
@@ -287,8 +300,8 @@ class Peer:
             attribution=document.attribution,
         )
 
-    def _count(self, request: QueryRequest, requester: Requester, now: float) -> int:
-        admit_collection, admit = self._admission(request, requester, now)
+    def _count(self, request: QueryRequest, decide: Decide) -> int:
+        admit_collection, admit = _admission(request, decide)
         # Who could choose any threshold would find out the scores, and the embedding by many.
         above = _coarse(COUNT_AT_LEAST if request.above is None else request.above)
         return self._searched(request).count(
@@ -305,10 +318,8 @@ class Peer:
         """What rules on questions compare: their examples are embedded by our own model."""
         return request.embedding if request.fingerprint == self.fingerprint else None
 
-    def _admission(
-        self, request: QueryRequest, requester: Requester, now: float
-    ) -> tuple[Callable[[str], bool], Callable[[DocumentFacts], bool]]:
-        """Which collections, and which documents in them, may be in the answer."""
+    def deciding(self, request: QueryRequest, requester: Requester, now: float) -> Decide:
+        """Decides what may be in the answer to a query, each collection once."""
         access = AccessRequest(
             act=Act.RESULT,
             requester=requester.peer,
@@ -320,18 +331,7 @@ class Peer:
             reason=request.reason or "",
             at=now,
         )
-        decide = self._guard.for_request(access, self._corpus.sharing)
-        have = frozenset(request.have)
-
-        def admit_collection(collection: str) -> bool:
-            return decide(collection, None).allowed
-
-        def admit(document: DocumentFacts) -> bool:
-            if have and hash_prefix(document.content_hash) in have:
-                return False
-            return decide(document.collection, document.terms).allowed
-
-        return admit_collection, admit
+        return self._guard.for_request(access, self._corpus.sharing)
 
     def _refer(self, request: QueryRequest, requester: PeerId, now: float) -> list[Referral]:
         referrals = []
@@ -587,6 +587,23 @@ class Peer:
             numbers = tuple(range(len(summary.centroids)))
             return OwnAdvertisement(summary.centroids, numbers, summary.estimates)
         return OwnAdvertisement(vectors, tuple(hash_prefix(item) for item in hashes))
+
+
+def _admission(
+    request: QueryRequest, decide: Decide
+) -> tuple[Callable[[str], bool], Callable[[DocumentFacts], bool]]:
+    """Which collections, and which documents in them, may be in the answer."""
+    have = frozenset(request.have)
+
+    def admit_collection(collection: str) -> bool:
+        return decide(collection, None).allowed
+
+    def admit(document: DocumentFacts) -> bool:
+        if have and hash_prefix(document.content_hash) in have:
+            return False
+        return decide(document.collection, document.terms).allowed
+
+    return admit_collection, admit
 
 
 def _coarse(score: Score) -> Score:

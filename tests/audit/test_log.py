@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.audit.logs import ASKER, DAY_S, NOON, OWNER, fetch, only_segment, write_ledger, write_log
-from zerorag_p2p.audit.entries import GENESIS, Position, decode_entry
-from zerorag_p2p.audit.events import EntriesPurged
+from zerorag_p2p.audit.entries import GENESIS, Entry, Position, decode_entry
+from zerorag_p2p.audit.events import EntriesPurged, FetchReceived
 from zerorag_p2p.audit.heads import open_head, sign_head
 from zerorag_p2p.audit.ledger import Ledger, verify_folder
 from zerorag_p2p.audit.log import AuditLog
@@ -51,6 +51,29 @@ def test_what_was_written_is_read_again_in_order(tmp_path: Path) -> None:
     assert [entry.at for entry in found] == [NOON + number for number in range(5)]
     assert entries(tmp_path / "audit") == [1, 2, 3, 4, 5]
     assert found[1].previous == found[0].digest
+
+
+def test_entries_from_before_bytes_and_redactions_were_recorded_are_read(tmp_path: Path) -> None:
+    note = {"hash": bytes(32), "given": "whole", "rule": "sharing of wards"}
+    fields = {
+        "kind": "fetch-received",
+        "reference": "0123456789abcdef",
+        "peer": ASKER.peer_id,
+        "organisation": "City Clinic",
+        "user": "node",
+        "purpose": "TREAT",
+        "view": "whole",
+        "outcome": "answered",
+        "documents": [note],
+    }
+    entry = Entry(1, GENESIS, NOON, GENESIS, fields)
+    event = entry.event()
+    assert isinstance(event, FetchReceived)
+    assert (event.sent, event.received) == (None, None)
+    assert event.documents[0].redacted == ()
+    told = entry.to_json()
+    assert told["documents"][0]["redacted"] == []
+    assert told["sent"] is None
 
 
 def test_files_are_for_their_owner_only(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,15 +18,24 @@ import pytest
 import trio
 
 from tests.node.lab import Lab, add, eventually
+from zerorag_p2p.audit.events import AnsweringPaused
 from zerorag_p2p.audit.heads import open_head
 from zerorag_p2p.audit.ledger import verify_folder
 from zerorag_p2p.audit.reading import LogReader, Selection
-from zerorag_p2p.config import AuditConfig, NodeConfig
+from zerorag_p2p.config import AuditConfig, LimitsConfig, NodeConfig, RedactionConfig
 from zerorag_p2p.errors import AuditError, PolicyDenied
+from zerorag_p2p.library.records import Record
 from zerorag_p2p.model import ContentHash, Purpose, SharingTerms, View
 from zerorag_p2p.node.runtime import Node
 from zerorag_p2p.policy.sharing import Sharing
 from zerorag_p2p.wire.fetch import FetchRequest, encode_fetch
+from zerorag_p2p.wire.gossip import (
+    Ack,
+    AdvertisementsRequest,
+    Ping,
+    decode_gossip_reply,
+    encode_gossip,
+)
 
 Json = dict[str, Any]
 
@@ -64,14 +74,127 @@ async def test_both_sides_record_a_query_under_one_reference(tmp_path: Path) -> 
         assert (entry["user"], entry["purpose"]) == ("dr-7", "HRESCH")
         assert entry["received"] > 0
         assert entry["sent"] > 0
+    for ours, theirs in ((contacted, answered), (received, delivered)):
+        assert (ours["sent"], ours["received"]) == (theirs["received"], theirs["sent"])
     note = {
         "content_hash": document.content_hash,
         "collection": "notes",
         "rule": "sharing of notes",
+        "redacted": [],
     }
+    allowed = {"collection": "notes", "decided": "allowed", "rule": "sharing of notes"}
+    assert (answered["outcome"], answered["collections"]) == ("answered", [allowed])
     assert answered["documents"] == [{**note, "given": "embedding"}]
     assert delivered["documents"] == [{**note, "given": "whole"}]
-    assert [item["content_hash"] for item in received["documents"]] == [document.content_hash]
+    assert received["documents"] == [{**note, "collection": "", "rule": "", "given": "whole"}]
+
+
+def add_to(node: Node, collection: str, text: str, sharing: Sharing | None) -> None:
+    node.library.add_records([Record(name=text, title=text, text=text)], collection)
+    if sharing is not None:
+        node.library.share(collection, sharing)
+
+
+async def test_what_was_decided_on_every_collection_is_recorded(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    lab.homes["bob"].home.policy.write_text(
+        '[[rule]]\nname = "no trials"\neffect = "deny"\ncollections = ["trials"]\n'
+    )
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
+        add_to(bob, "trials", "a trial", Sharing())
+        await ann.query("a note")
+        add_to(bob, "wards", "a note", Sharing())
+        add_to(bob, "drafts", "a draft", None)
+        await ann.query("a note", view=View.COUNT)
+        await ann.query("a note")
+        denied, counted, partly = entries(bob, "query-answered")
+    no_trials = {"collection": "trials", "decided": "denied", "rule": "no trials"}
+    no_drafts = {"collection": "drafts", "decided": "denied", "rule": "default"}
+    wards = {"collection": "wards", "rule": "sharing of wards"}
+    assert (denied["outcome"], denied["collections"]) == ("denied", [no_trials])
+    assert denied["documents"] == []
+    assert (counted["outcome"], counted["count"]) == ("partly answered", 1)
+    assert counted["collections"] == [{**wards, "decided": "counted"}, no_drafts, no_trials]
+    assert partly["outcome"] == "partly answered"
+    assert partly["collections"] == [{**wards, "decided": "allowed"}, no_drafts, no_trials]
+    assert [note["collection"] for note in partly["documents"]] == ["wards"]
+
+
+async def test_both_sides_record_what_was_redacted(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    redacting = replace(lab.config("bob"), redaction=RedactionConfig(default=("date", "email")))
+    async with lab.node("ann") as ann, lab.node("bob", config=redacting) as bob:
+        add(bob, "seen on 2026-03-04 in the clinic")
+        report = await ann.query("seen in the clinic")
+        (delivered,) = entries(bob, "fetch-answered")
+        (received,) = entries(ann, "fetch-received")
+        rows = LogReader(bob.home.audit).disclosures(report.documents[0].content_hash)
+    for entry in (delivered, received):
+        (note,) = entry["documents"]
+        assert (note["given"], note["redacted"]) == ("whole", ["date"])
+    assert [(row["given"], row["redacted"]) for row in rows] == [
+        ("embedding", []),
+        ("whole", ["date"]),
+    ]
+
+
+async def test_a_delivery_with_an_unsound_release_is_recorded_as_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
+        add(bob, "a note")
+        monkeypatch.setattr("zerorag_p2p.node.serving.sign_release", lambda *_, **__: b"\x00")
+        report = await ann.query("a note")
+        assert [item.status for item in report.documents] == ["rejected"]
+        (received,) = entries(ann, "fetch-received")
+        assert [note["given"] for note in received["documents"]] == ["passage"]
+
+
+async def test_a_copy_that_is_kept_is_recorded(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
+        add(bob, "a note", sharing=Sharing(terms=SharingTerms(copy=True)))
+        report = await ann.query("a note")
+        (copy,) = await ann.keep_answer(report.audit, "kept")
+        assert copy.kept
+        (kept,) = entries(ann, "copy-kept")
+        assert kept["reference"] == report.audit
+        assert (kept["peer"], kept["organisation"]) == (lab.peer("bob"), "Bob")
+        assert kept["owner"] == lab.peer("bob")
+        (note,) = kept["documents"]
+        assert (note["content_hash"], note["collection"]) == (copy.content_hash, "kept")
+        bob.library.unshare("notes")
+        add(bob, "not to be copied")
+        report = await ann.query("not to be copied")
+        refused = [await ann.keep(document, "kept") for document in report.documents]
+        assert not any(copy.kept for copy in refused)
+        assert len(entries(ann, "copy-kept")) == 1
+
+
+async def test_a_lock_out_is_recorded_once_whatever_follows(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    strict = replace(
+        lab.config("bob"), limits=LimitsConfig(repeated_queries=2, unreturned_fetches=1)
+    )
+    async with lab.node("ann") as ann, lab.node("bob", config=strict) as bob:
+        add(bob, "a note")
+        began = time.time()
+        for _ in range(3):
+            await ann.query("a note", budget=1)
+        for number in range(5):
+            request = _fetch_request(ContentHash(f"{number:064x}"))
+            await bob.core.service.answer_fetch(lab.peer("ann"), request)
+        asked = [entry["reference"] for entry in entries(ann, "query-asked")]
+        question, guesses = entries(bob, "locked-out")
+    for entry in (question, guesses):
+        assert (entry["peer"], entry["organisation"]) == (lab.peer("ann"), "Ann")
+        assert began + 599 <= entry["until"] <= time.time() + 601
+    assert (question["request"], question["reference"]) == ("query", asked[2])
+    assert "near-identical" in question["reason"]
+    assert guesses["request"] == "fetch"
+    assert len(entries(bob.home.audit, "query-answered")) == 2
+    assert len(entries(bob.home.audit, "fetch-answered")) == 3
 
 
 async def test_texts_are_recorded_only_where_they_were_asked_and_only_if_wanted(
@@ -195,6 +318,12 @@ async def test_a_node_that_cannot_record_answers_nobody_until_it_can(
         second = await bob.core.service.answer_fetch(lab.peer("ann"), _fetch_request(content_hash))
         assert b"paused" in second
         assert bob.status()["audit"]["failure"]
+        third = await bob.core._gossip.answer(
+            lab.peer("ann"), encode_gossip(AdvertisementsRequest(()))
+        )
+        assert third == second
+        pinged = await bob.core._gossip.answer(lab.peer("ann"), encode_gossip(Ping()))
+        assert isinstance(decode_gossip_reply(pinged, asked=Ping()), Ack)
         assert "nothing is asked or answered until it can" in caplog.text
         full(False)
         await eventually(lambda: not bob.status()["audit"]["failure"])
@@ -239,6 +368,45 @@ async def test_a_disk_that_hangs_counts_as_failed(
         monkeypatch.setattr(os, "fdatasync", real)
         going_on.set()
         await eventually(lambda: not ann.status()["audit"]["failure"])
+
+
+async def test_commits_that_wait_together_share_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = 50
+    syncs = 0
+    real = os.fdatasync
+
+    def count(descriptor: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        real(descriptor)
+
+    def on_disk() -> set[str]:
+        return {entry["reason"] for entry in entries(folder, "answering-paused")}
+
+    lab = Lab(tmp_path, "memory", ["ann"])
+    async with lab.node("ann") as ann:
+        folder = ann.home.audit
+        await ann.audit.commit()
+        monkeypatch.setattr(os, "fdatasync", count)
+
+        async def commit(number: int) -> None:
+            reason = f"number {number}"
+            ann.audit.record(AnsweringPaused(paused=True, reason=reason))
+            await ann.audit.commit()
+            assert reason in on_disk()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(commits):
+                nursery.start_soon(commit, number)
+        assert len(on_disk()) == commits
+        # One for those that were recorded before the writer began, one for those since.
+        assert 1 <= syncs <= 3
+        syncs = 0
+        await commit(commits)
+        assert syncs == 1
+    assert not verify_folder(folder, ann.peer_id).faults
 
 
 # Heads.
@@ -337,6 +505,7 @@ async def test_emergency_access_is_recorded_with_its_reason(tmp_path: Path) -> N
         assert policy["reason"] == "1 rule on documents, 0 on questions"
         accesses = entries(bob, "emergency-access")
         assert [entry["rule"] for entry in accesses] == ["break glass"] * 2
+        assert [entry["view"] for entry in accesses] == ["passage"] * 2
         assert [entry["documents"][0]["given"] for entry in accesses] == ["embedding", "whole"]
         assert {entry["reason"] for entry in accesses} == {"unconscious"}
         assert {entry["reference"] for entry in accesses} == {report.audit}
@@ -344,3 +513,7 @@ async def test_emergency_access_is_recorded_with_its_reason(tmp_path: Path) -> N
         assert asked["reason"] == "unconscious"
         (row, _) = LogReader(bob.home.audit).disclosures(report.documents[0].content_hash)
         assert row["rule"] == "break glass"
+        await ann.query("a note", purpose=Purpose.ETREAT, reason="unconscious", view=View.TITLE)
+        titles = entries(bob, "emergency-access")[2:]
+        assert [entry["view"] for entry in titles] == ["title", "title"]
+        assert [entry["documents"][0]["given"] for entry in titles] == ["count", "title"]

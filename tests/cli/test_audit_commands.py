@@ -6,12 +6,26 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.hospitals import Hospital, two_hospitals
+from tests.audit.logs import ASKER, NOON
+from tests.cli.hospitals import Hospital, set_up, two_hospitals
+from zerorag_p2p.audit.events import (
+    CollectionNote,
+    CopyKept,
+    Decided,
+    DocumentNote,
+    FetchAnswered,
+    Given,
+    LockedOut,
+    QueryAnswered,
+)
+from zerorag_p2p.audit.log import AuditLog
+from zerorag_p2p.model import ContentHash, Purpose, View
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -92,10 +106,67 @@ def test_disclosures_name_who_received_a_document(hospitals: tuple[Hospital, Hos
         ("Clinic", "embedding", "TREAT"),
         ("Clinic", "whole", "TREAT"),
     ]
-    assert "Clinic" in owner.must("audit", "disclosures", "--doc", note["content_hash"][:8])
+    shown = owner.must("audit", "disclosures", "--doc", note["content_hash"][:8])
+    assert "Clinic" in shown
+    assert "advertisements go to every member" in shown.splitlines()[-1]
     refused = owner.run("audit", "disclosures", "--doc", "metformin")
     assert refused.returncode == 2
     assert "hexadecimal digits" in refused.stderr
+
+
+def test_a_list_tells_what_was_denied_redacted_locked_out_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    hospital = set_up(tmp_path / "h", "General Hospital")
+    who: Json = {"reference": "1f", "peer": ASKER.peer_id, "organisation": "City Clinic"}
+    asked: Json = {**who, "user": "node", "purpose": Purpose.TREAT}
+    note = DocumentNote(content_hash=ContentHash("ab" * 32), given=Given.WHOLE)
+    wards = CollectionNote(collection="wards", decided=Decided.ALLOWED, rule="sharing of wards")
+    trials = CollectionNote(collection="trials", decided=Decided.DENIED, rule="no trials")
+    log = AuditLog(hospital.home / "audit")
+    for event in (
+        QueryAnswered(
+            **asked,
+            view=View.WHOLE,
+            query="0" * 64,
+            outcome="partly answered",
+            collections=(wards, trials),
+            received=1,
+            sent=1,
+        ),
+        FetchAnswered(
+            **asked,
+            view=View.WHOLE,
+            outcome="delivered 1 of 1",
+            documents=(replace(note, redacted=("date", "name")),),
+            received=1,
+            sent=1,
+        ),
+        LockedOut(**who, request="fetch", reason="more than 5 documents", until=int(NOON)),
+        CopyKept(**who, owner=ASKER.peer_id, documents=(note,)),
+    ):
+        log.append(event, NOON)
+    log.write()
+    log.close()
+    rows = hospital.must("audit", "list").splitlines()[-4:]
+    short_peer = f"{ASKER.peer_id[:8]}…{ASKER.peer_id[-6:]}"
+    for row, what in zip(
+        rows,
+        (
+            "partly answered; trials denied by no trials",
+            "delivered 1 of 1; whole, redacted of abababababab",
+            "of fetch until 2027-01-15 12:00 UTC; more than 5 documents",
+            f"owner {short_peer}; whole of abababababab",
+        ),
+        strict=True,
+    ):
+        assert what in row
+        assert f"City Clinic ({short_peer})" in row
+    command = ("audit", "disclosures", "--doc", "abababab")
+    assert "whole, redacted" in hospital.must(*command)
+    (given,) = json.loads(hospital.must(*command, "--json"))
+    assert (given["given"], given["redacted"]) == ("whole", ["date", "name"])
 
 
 def test_an_export_has_every_entry_a_line(

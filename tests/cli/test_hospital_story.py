@@ -112,7 +112,7 @@ def test_every_file_and_every_connection_is_accounted_for(
     assert set(listed) == {".", *(path.name for path in owner.home.iterdir())}
     # Only what these tests log is not ours.
     assert [name for name, row in listed.items() if row["fault"]] == ["log"]
-    assert all(listed[name]["secret"] for name in ("identity.key", "audit.key"))
+    assert all(listed[name]["secret"] for name in ("identity.key", "audit", "library"))
     directions = {(row["direction"], row["with"]) for row in told["connections"]}
     assert directions == {
         ("in", "members"),

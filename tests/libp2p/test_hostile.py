@@ -44,6 +44,7 @@ from zerorag_p2p.testnet.conformance import (
     tasks,
     until,
 )
+from zerorag_p2p.wire.framing import encode_frame
 
 LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 QUICK = replace(SETTINGS, dial_timeout_s=0.5)
@@ -238,6 +239,36 @@ async def test_too_many_streams_for_a_protocol(caplog: pytest.LogCaptureFixture)
         await streams[0].send(struct.pack(">II", 4, 7))
         assert await streams[0].receive() == struct.pack(">II", 4, 7)
     assert len(warnings(caplog)) == 1
+
+
+async def test_many_streams_have_no_more_requests_in_progress_than_one() -> None:
+    keeper = Gatekeeper()
+    settings = replace(SETTINGS, max_requests_per_peer=2)
+    other = make()
+    async with (
+        victim_and_friend(settings=settings, slow=keeper) as (victim, _),
+        other.running(),
+        attacker(victim) as link,
+        trio.open_nursery() as nursery,
+    ):
+        await connect(other, victim)
+        for number in range(MAX_STREAMS_PER_PROTOCOL):
+            stream = await link.open_stream(SLOW)
+            for request in range(3):
+                await stream.send(encode_frame(request, b"%d of %d" % (request, number)))
+        await until(lambda: len(keeper.waiting) == 2)
+        nursery.start_soon(
+            lambda: other.request(victim.peer_id, SLOW, b"other", timeout_s=PATIENCE_S)
+        )
+        await until(lambda: b"other" in keeper.waiting)
+        for _ in range(3 * MAX_STREAMS_PER_PROTOCOL):
+            await until(lambda: len(keeper.waiting) > 1)
+            name = next(name for name in keeper.waiting if name != b"other")
+            keeper.let_go(name)
+            await until(lambda name=name: name not in keeper.waiting)
+        assert set(keeper.waiting) == {b"other"}
+        assert keeper.most == 3
+        keeper.let_go(b"other")
 
 
 async def test_garbage_after_the_handshake() -> None:

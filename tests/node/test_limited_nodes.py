@@ -15,14 +15,29 @@ import trio
 from tests.node.lab import NETWORKS, Lab, add, eventually, impatient
 from zerorag_p2p.config import LimitsConfig, NodeConfig
 from zerorag_p2p.errors import LocalError, UsageError
+from zerorag_p2p.identity.expiry import Expiring
 from zerorag_p2p.membership.detector import PeerState
-from zerorag_p2p.model import ContentHash, PeerId, Purpose, View
+from zerorag_p2p.membership.events import PullAdvertisements
+from zerorag_p2p.model import ContentHash, PeerId, Purpose, Vector, View
 from zerorag_p2p.node.contacts import Failure
 from zerorag_p2p.node.outgoing import Traffic
 from zerorag_p2p.node.runtime import Node
 from zerorag_p2p.policy.limits import Kind
 from zerorag_p2p.wire.fetch import FetchItem
-from zerorag_p2p.wire.protocols import FETCH, QUERY
+from zerorag_p2p.wire.gossip import (
+    Ack,
+    AdvertisementsReply,
+    AdvertisementsRequest,
+    GossipReply,
+    GossipRequest,
+    Ping,
+    RosterReply,
+    RosterRequest,
+    WithdrawalsReply,
+    WithdrawalsRequest,
+    decode_gossip,
+)
+from zerorag_p2p.wire.protocols import FETCH, GOSSIP, QUERY
 
 
 @pytest.fixture(params=NETWORKS)
@@ -139,6 +154,26 @@ async def test_repeating_a_question_with_small_changes_locks_out(
         assert (await cid.query("a note about one patient")).documents
 
 
+async def test_questions_are_forgotten_once_no_limit_needs_them(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    late = 0.0
+    async with (
+        lab.node("ann", clock=lambda: time.time() + late) as ann,
+        lab.node("bob") as bob,
+    ):
+        ann.home.policy.write_text(
+            '[[rule]]\nname = "about hearts"\neffect = "allow"\nnear = ["heart"]\nat_least = 0.6'
+        )
+        await ann.policy.reload()
+        (contact,) = (await bob.query("something private", remember=False)).contacts
+        assert contact.outcome == "answered"
+        service, account = ann.core.service, ann.core.limits._accounts[bob.peer_id]
+        assert len(service._questions) == 1
+        assert [len(asked) for asked in account.asked.values()] == [1]
+        late = ann.core.limits._settings.window_s
+        await eventually(lambda: not service._questions and not account.asked)
+
+
 def _unit(row: np.ndarray) -> np.ndarray:
     unit: np.ndarray = (row / np.linalg.norm(row)).astype(np.float32)
     return unit
@@ -245,6 +280,66 @@ async def test_a_paused_node_answers_nobody_and_says_why(tmp_path: Path, network
         assert (await bob.query("a note")).documents
 
 
+async def test_a_paused_node_passes_on_no_advertisements_and_stays_a_member(
+    tmp_path: Path, network: str
+) -> None:
+    lab = Lab(tmp_path, network, ["ann", "bob"])
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
+        add(ann, "a note")
+        add(bob, "a note of bob")
+
+        async def gossip(request: GossipRequest) -> GossipReply | Failure:
+            return await bob.core.exchanges.gossip(ann.peer_id, request, timeout_s=3.0)
+
+        async def told() -> bool:
+            ann.core._sketching._answered_at.clear()  # instead of half a round's wait
+            reply = await gossip(AdvertisementsRequest(()))
+            return isinstance(reply, AdvertisementsReply) and bool(reply.advertisements)
+
+        assert await told()
+        ann.pause("records are being moved")
+        reply = await gossip(AdvertisementsRequest(()))
+        assert isinstance(reply, Failure)
+        assert (reply.code, reply.reason) == (
+            "paused",
+            "this node is paused: records are being moved",
+        )
+        assert isinstance(await gossip(Ping()), Ack)
+        assert isinstance(await gossip(RosterRequest(0)), RosterReply)
+        assert isinstance(await gossip(WithdrawalsRequest(())), WithdrawalsReply)
+        assert bob.core.membership.state(ann.peer_id) is PeerState.ALIVE
+        ann.resume()
+        assert await told()
+
+
+async def test_a_paused_node_asks_for_advertisements_without_saying_what_it_has(
+    tmp_path: Path,
+) -> None:
+    lab = Lab(tmp_path, "memory", ["ann", "bob"])
+    async with lab.node("ann") as ann, lab.node("bob") as bob:
+        add(ann, "a note")
+        handler, limits = bob.core.network._handlers[GOSSIP]  # type: ignore[attr-defined]
+        directions: list[Vector | None] = []
+
+        async def noting(peer: PeerId, payload: bytes) -> bytes:
+            request = decode_gossip(payload)
+            if isinstance(request, AdvertisementsRequest):
+                directions.append(request.near)
+            reply: bytes = await handler(peer, payload)
+            return reply
+
+        bob.core.network._handlers[GOSSIP] = (noting, limits)  # type: ignore[attr-defined]
+        pull = PullAdvertisements(bob.peer_id, 3.0)
+        await ann.core._gossip._pull(pull)
+        assert directions
+        assert directions[-1] is not None
+        ann.pause()
+        directions.clear()
+        await ann.core._gossip._pull(pull)
+        assert directions
+        assert all(near is None for near in directions)
+
+
 async def test_a_pause_outlives_a_restart(tmp_path: Path) -> None:
     lab = Lab(tmp_path, "memory", ["ann"])
     async with lab.node("ann") as ann:
@@ -288,3 +383,8 @@ async def test_what_runs_out_is_warned_of_in_the_log_and_the_status(
         assert expiry["days_left"] in {28, 29}
         assert "zerorag consortium renew" in expiry["sentence"]
         await eventually(lambda: expiry["sentence"] in caplog.text)
+        end = int(time.time() + late) + 3_600
+        ann.watch_endings(lambda: [(Expiring.TOKEN, "intranet", end)])
+        token, _ = ann.status()["expiring"]
+        assert token["sentence"].startswith("the token of 'intranet' ends within a day: ")
+        assert token["sentence"] in caplog.text

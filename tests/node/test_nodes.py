@@ -143,10 +143,12 @@ async def test_advertisements_and_memory_steer_later_questions(
 
 
 async def test_a_query_that_must_not_be_remembered_is_not(tmp_path: Path, network: str) -> None:
-    lab = Lab(tmp_path, network, ["ann", "bob"])
+    lab = Lab(tmp_path, network, ["ann", "bob"], routing="paper")
     async with lab.node("ann") as ann, lab.node("bob") as bob:
-        await ann.query("something private", remember=False)
-        assert bob.status()["remembered_queries"] == 0
+        for remember, remembered in ((False, 0), (True, 1)):
+            report = await ann.query("something private", remember=remember)
+            assert [item.outcome for item in report.contacts] == ["answered"]
+            assert bob.status()["remembered_queries"] == remembered
 
 
 async def test_routing_state_survives_a_restart(tmp_path: Path, network: str) -> None:

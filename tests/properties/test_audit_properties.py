@@ -17,9 +17,15 @@ from zerorag_p2p.audit.entries import (
     decode_entry,
     encode_entry,
 )
-from zerorag_p2p.audit.events import DocumentNote, Event, Given
+from zerorag_p2p.audit.events import CollectionNote, Decided, DocumentNote, Event, Given
 from zerorag_p2p.audit.segments import Chain, contents
-from zerorag_p2p.config import AUDIT_ENTRY_LIMIT, MAX_AUDIT_DOCUMENTS, MAX_INTEGER
+from zerorag_p2p.config import (
+    AUDIT_ENTRY_LIMIT,
+    MAX_AUDIT_COLLECTIONS,
+    MAX_AUDIT_DOCUMENTS,
+    MAX_INTEGER,
+    MAX_REDACTIONS,
+)
 from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.identity.keys import peer_id_from_public_key
 from zerorag_p2p.model import ContentHash, Purpose, View
@@ -34,18 +40,27 @@ notes = st.lists(
         collection=names,
         given=st.sampled_from(Given),
         rule=names,
+        redacted=st.lists(names.filter(bool), max_size=3, unique=True).map(tuple),
     ),
     max_size=3,
 ).map(tuple)
+collections = st.lists(
+    st.builds(CollectionNote, collection=names, decided=st.sampled_from(Decided), rule=names),
+    max_size=3,
+).map(tuple)
+peers = st.binary(min_size=32, max_size=32).map(peer_id_from_public_key)
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "peer": st.binary(min_size=32, max_size=32).map(peer_id_from_public_key),
+    "peer": peers,
+    "owner": peers,
     "purpose": st.sampled_from(Purpose),
     "view": st.sampled_from(View),
     "query": digests,
     "digest": digests,
     "text": st.none() | names,
     "documents": notes,
+    "collections": collections,
+    "until": integers,
     "count": st.none() | integers,
     "received": integers,
     "sent": integers,
@@ -131,7 +146,9 @@ def test_the_longest_entry_is_within_its_limit() -> None:
         collection="c" * 128,
         given=Given.EMBEDDING,
         rule=longest,
+        redacted=tuple(f"{number:0128}" for number in range(MAX_REDACTIONS)),
     )
+    denied = CollectionNote(collection="c" * 128, decided=Decided.DENIED, rule=longest)
     event = events.QueryAnswered(
         reference=longest,
         peer=peer_id_from_public_key(bytes(32)),
@@ -142,6 +159,7 @@ def test_the_longest_entry_is_within_its_limit() -> None:
         query="f" * 64,
         outcome=longest,
         reason=longest,
+        collections=(denied,) * (MAX_AUDIT_COLLECTIONS + 1),
         documents=(note,) * (MAX_AUDIT_DOCUMENTS + 1),
         count=MAX_INTEGER,
         received=MAX_INTEGER,
@@ -152,3 +170,5 @@ def test_the_longest_entry_is_within_its_limit() -> None:
     kept = decode_entry(frame, 0)[0].event()
     assert isinstance(kept, events.QueryAnswered)
     assert len(kept.documents) == MAX_AUDIT_DOCUMENTS
+    assert len(kept.collections) == MAX_AUDIT_COLLECTIONS
+    assert kept.documents[0].redacted == note.redacted

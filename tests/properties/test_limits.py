@@ -155,6 +155,60 @@ def test_only_documents_that_were_not_returned_count_as_probing(
             return
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([ANN, BOB]), st.integers(0, 8), st.floats(0, 400)), max_size=40
+    )
+)
+def test_no_question_is_kept_for_longer_than_a_repetition_counts(
+    asked: list[tuple[PeerId, int, float]],
+) -> None:
+    limits = Limits(LimitsConfig(repeated_queries=100, window_s=600))
+    now, last = 0.0, dict[tuple[PeerId, int], float]()
+    for peer, seed, pause in asked:
+        now += pause
+        limits.check_query(peer, vector(seed), now)
+        last[peer, seed] = now
+        lately = [asker for (asker, _), at in last.items() if now - at < 600]
+        assert kept(limits, peer) == lately.count(peer)
+        limits.forget_expired(now)
+        assert kept(limits, ANN, BOB) == len(lately)
+
+
+def kept(limits: Limits, *peers: PeerId) -> int:
+    """How many embeddings there are of questions of these peers."""
+    accounts = (limits._accounts[peer] for peer in peers if peer in limits._accounts)
+    return sum(len(asked) for account in accounts for asked in account.asked.values())
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400)), max_size=60), st.integers(1, 4))
+def test_to_forget_what_has_expired_changes_no_verdict(
+    asked: list[tuple[int, int]], allowed: int
+) -> None:
+    limits = Limits(LimitsConfig(repeated_queries=allowed, window_s=600, lockout_s=0))
+    buckets = [TokenBucket(allowed, allowed / 600, 0.0) for _ in range(4)]
+    now = 0.0
+    for seed, pause in asked:
+        now += pause
+        limits.forget_expired(now)
+        refused = bool(buckets[seed].wait_s(1, now))
+        if not refused:
+            buckets[seed].take(1, now)
+        assert (limits.check_query(ANN, vector(seed), now) is not None) == refused
+
+
+def test_the_questions_of_a_peer_that_never_returns_go_as_well() -> None:
+    limits = Limits(LimitsConfig(window_s=600))
+    for seed, dimension in ((1, 16), (2, 16), (3, 32)):
+        limits.check_query(ANN, vector(seed, dimension), 0.0)
+    limits.check_query(BOB, vector(4), 300.0)
+    limits.forget_expired(599.0)
+    assert kept(limits, ANN) == 3
+    limits.forget_expired(600.0)
+    assert limits._accounts[ANN].asked == {}
+    assert kept(limits, BOB) == 1
+
+
 def test_what_is_remembered_of_a_peer_is_bounded() -> None:
     limits = Limits(LimitsConfig())
     limits.note_results(ANN, [document(number) for number in range(5_000)], 0.0)

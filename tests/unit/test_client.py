@@ -2,7 +2,7 @@ import asyncio
 import logging
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,6 +27,7 @@ from zerorag_p2p.errors import (
     ZeroRagError,
 )
 from zerorag_p2p.home import Home
+from zerorag_p2p.identity.expiry import Ending
 from zerorag_p2p.library.library import Library
 from zerorag_p2p.model import PeerId, Purpose
 from zerorag_p2p.node.auditing import NoAudit
@@ -57,6 +58,9 @@ class StubNode:
         self.fails_with: Exception | None = None
         self.hangs = False
         self.query_ended = trio.Event()
+
+    def watch_endings(self, endings: Callable[[], Sequence[Ending]]) -> None:
+        self.endings = endings
 
     def status(self) -> dict[str, Any]:
         return {"peer_id": "12D3KooWself"}

@@ -3,6 +3,7 @@
 import logging
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ import httpx
 import pytest
 import trio
 import trio.testing
+from cryptography import x509
 from fastapi import FastAPI
 
 from tests.node.lab import eventually
@@ -38,6 +40,7 @@ from zerorag_p2p.errors import (
     UsageError,
 )
 from zerorag_p2p.home import Home
+from zerorag_p2p.identity.expiry import Expiring
 from zerorag_p2p.library.library import Library
 from zerorag_p2p.node.runtime import Node
 from zerorag_p2p.testnet.processes import free_port
@@ -397,6 +400,13 @@ async def test_with_a_certificate_everything_is_encrypted_and_the_certificate_is
         async with AsyncClient(url=plain, token=token) as client:
             with pytest.raises(NodeNotRunningError):
                 await client.status()
+        await owner.create_token("hours", scope="query", lifetime_s=7_200)
+        token_ending, certificate_ending = node.endings()
+        assert token_ending[:2] == (Expiring.TOKEN, "hours")
+        assert 0 < token_ending[2] - time.time() <= 7_200
+        chain = x509.load_pem_x509_certificates((tmp_path / "cert.pem").read_bytes())
+        end = int(chain[0].not_valid_after_utc.timestamp())
+        assert certificate_ending == (Expiring.CERTIFICATE, "", end)
         other = url.replace("127.0.0.1", "localhost")
         async with AsyncClient(url=other, token=token, ca=tmp_path / "cert.pem") as client:
             with pytest.raises(NetworkError, match="not to be trusted"):

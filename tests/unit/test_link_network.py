@@ -1,23 +1,39 @@
 """The rules of links that the conformance suite cannot see from outside."""
 
 from dataclasses import replace
+from functools import partial
 
 import trio
 import trio.testing
 
-from zerorag_p2p.config import MAX_INBOUND_PER_PEER
+from zerorag_p2p.config import MAX_INBOUND_PER_PEER, MAX_STREAMS_PER_PROTOCOL, NetworkConfig
+from zerorag_p2p.errors import ConnectionLost
 from zerorag_p2p.model import PeerId
-from zerorag_p2p.testnet.conformance import ECHO, LIMITS, SETTINGS, ask, echo, everyone
+from zerorag_p2p.node.link_network import Link
+from zerorag_p2p.node.request_streams import Asker
+from zerorag_p2p.testnet.conformance import (
+    ECHO,
+    LIMITS,
+    PATIENCE_S,
+    SETTINGS,
+    SLOW,
+    Gatekeeper,
+    ask,
+    connect,
+    echo,
+    everyone,
+    expect,
+)
 from zerorag_p2p.testnet.memory_network import MemoryHub, MemoryNetwork
 
 IDLE = replace(SETTINGS, stream_idle_s=10.0, connection_idle_s=500.0)
 
 
-def pair() -> tuple[MemoryNetwork, MemoryNetwork]:
+def pair(settings: NetworkConfig = IDLE) -> tuple[MemoryNetwork, MemoryNetwork]:
     """Two networks; the first has the smaller id, so its dials are preferred."""
     hub = MemoryHub()
     networks = [
-        MemoryNetwork(hub, PeerId(name), gate=everyone, settings=IDLE) for name in ("a", "b")
+        MemoryNetwork(hub, PeerId(name), gate=everyone, settings=settings) for name in ("a", "b")
     ]
     for network in networks:
         network.serve(ECHO, echo, LIMITS)
@@ -153,3 +169,53 @@ async def test_larger_id_gives_up_its_dial_when_the_other_comes_first(
         await trio.testing.wait_all_tasks_blocked()
         assert not b._dials
         assert trio.current_time() == started
+
+
+async def test_requests_in_progress_are_bounded_over_all_links_and_streams_of_a_peer(
+    autojump_clock: object,
+) -> None:
+    keeper = Gatekeeper()
+    a, b = pair(replace(IDLE, max_requests_per_peer=4))
+    for network in (a, b):
+        network.serve(SLOW, keeper, LIMITS)
+    async with a.running(), b.running():
+        await add_link(a, b)
+        await add_link(b, a)
+        async with trio.open_nursery() as nursery:
+
+            def ask_over(link: Link, names: list[bytes]) -> None:
+                asker = Asker(LIMITS.reply_bytes, max_pending=8, idle_s=1.0)
+                nursery.start_soon(asker.run, partial(link.open_stream, SLOW))
+                for name in names:
+                    nursery.start_soon(asker.ask, name)
+
+            streams = 2 * MAX_STREAMS_PER_PROTOCOL
+            for number in range(streams):
+                link = a._links[b.peer_id][number % 2].link
+                ask_over(link, [b"%d of %d" % (request, number) for request in range(3)])
+            for left in range(3 * streams, 0, -1):
+                await trio.testing.wait_all_tasks_blocked()
+                assert len(keeper.waiting) == min(4, left)
+                await ask(a, b)  # another protocol is not held up
+                await ask(b, a)
+                keeper.let_go(next(iter(keeper.waiting)))
+        assert keeper.most == 4
+
+
+async def test_who_comes_back_has_as_many_requests_as_before(autojump_clock: object) -> None:
+    keeper = Gatekeeper()
+    a, b = pair(replace(IDLE, max_requests_per_peer=4))
+    for network in (a, b):
+        network.serve(SLOW, keeper, LIMITS)
+    async with a.running(), b.running():
+        for _ in range(3):
+            await connect(a, b)
+            async with trio.open_nursery() as nursery:
+                for number in range(6):
+                    request = a.request(b.peer_id, SLOW, b"%d" % number, timeout_s=PATIENCE_S)
+                    nursery.start_soon(expect, ConnectionLost, request)
+                await trio.testing.wait_all_tasks_blocked()
+                assert len(keeper.waiting) == 4
+                await a.disconnect(b.peer_id)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not keeper.waiting

@@ -158,8 +158,10 @@ async def test_retires_when_idle_but_never_while_in_use(autojump_clock: object) 
 
 async def answer(pipe: Pipe, handler: Handler, max_requests: int = 8) -> object:
     limits = ProtocolLimits(request_bytes=100, reply_bytes=100)
-    answerer = Answerer(pipe, PEER, handler, limits, max_requests=max_requests, turn=Turn())
-    return await answerer.run()
+    slots = trio.Semaphore(max_requests)
+    violation = await Answerer(pipe, PEER, handler, limits, slots=slots, turn=Turn()).run()
+    assert slots.value == max_requests  # another stream may want them
+    return violation
 
 
 async def echo(_: PeerId, payload: bytes) -> bytes:
@@ -213,7 +215,8 @@ async def test_between_two_requests_of_one_peer_another_has_its_turn() -> None:
 
     async def serve(pipe: Pipe, peer: str, turn: Turn) -> None:
         limits = ProtocolLimits(request_bytes=100, reply_bytes=100)
-        await Answerer(pipe, PeerId(peer), note, limits, max_requests=64, turn=turn).run()
+        slots = trio.Semaphore(64)
+        await Answerer(pipe, PeerId(peer), note, limits, slots=slots, turn=turn).run()
 
     async with trio.open_nursery() as nursery:
         for pipe in flooded:

@@ -99,7 +99,11 @@ class Entry:
 def _json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_json(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _json(item) for key, item in value.items()}
+    return value
 
 
 class TornEntry(Exception):

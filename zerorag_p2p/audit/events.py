@@ -15,14 +15,23 @@ from typing import Any, ClassVar, Final, TypeAlias
 from zerorag_p2p.cbor import MapReader
 from zerorag_p2p.config import (
     AUDIT_HEAD_LIMIT,
+    MAX_AUDIT_COLLECTIONS,
     MAX_AUDIT_DOCUMENTS,
     MAX_AUDIT_TEXT_BYTES,
     MAX_INTEGER,
     MAX_NAME_BYTES,
     MAX_REASON_BYTES,
+    MAX_REDACTIONS,
     MAX_ROSTER_MEMBERS,
 )
-from zerorag_p2p.identity.fields import read_digest, read_name, read_peer, read_purpose, read_view
+from zerorag_p2p.identity.fields import (
+    read_digest,
+    read_name,
+    read_names,
+    read_peer,
+    read_purpose,
+    read_view,
+)
 from zerorag_p2p.model import ContentHash, PeerId, Purpose, View
 from zerorag_p2p.wire.message import map_readers, read_choice, read_content_hash
 
@@ -46,12 +55,31 @@ class DocumentNote:
         collection: Of the holder; "" where it is not known.
         given: What of it went from the holder to the asker.
         rule: The rule of the policy that decided, at its holder.
+        redacted: Ids of the redaction rules that removed something of what was given.
     """
 
     content_hash: ContentHash
     collection: str = ""
     given: Given
     rule: str = ""
+    redacted: tuple[str, ...] = ()
+
+
+class Decided(enum.StrEnum):
+    """What was decided on the documents of a collection that a question was asked of."""
+
+    ALLOWED = "allowed"
+    COUNTED = "counted"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionNote:
+    """A collection that was considered for an answer, and the rule of the policy that decided."""
+
+    collection: str
+    decided: Decided
+    rule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +130,7 @@ class PeerContacted:
 
     Attributes:
         outcome: "answered", how the contact failed, or that it was given up.
+        sent, received: Bytes of the question and of the answer.
     """
 
     kind: ClassVar[str] = "peer-contacted"
@@ -111,11 +140,17 @@ class PeerContacted:
     outcome: str
     reason: str = ""
     documents: tuple[DocumentNote, ...] = ()
+    sent: int | None = None
+    received: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReceived:
-    """Documents were asked of a peer, and it delivered or refused them."""
+    """Documents were asked of a peer, and it delivered or refused them.
+
+    Attributes:
+        sent, received: Bytes of the requests and of their answers.
+    """
 
     kind: ClassVar[str] = "fetch-received"
     reference: str
@@ -127,6 +162,8 @@ class FetchReceived:
     outcome: str
     reason: str = ""
     documents: tuple[DocumentNote, ...] = ()
+    sent: int | None = None
+    received: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +172,10 @@ class QueryAnswered:
 
     Attributes:
         query: Keyed hash of the question's embedding, 64 hexadecimal digits.
-        outcome: "answered", or the code of the refusal.
+        outcome: "answered", "partly answered" where some collections were denied, "denied" where
+            all were, or the code of the refusal.
         count: How many documents match, where that is all the peer was told.
+        collections: What was decided on each collection, those that were denied at the end.
         received, sent: Bytes of the request and of the answer.
     """
 
@@ -151,6 +190,7 @@ class QueryAnswered:
     outcome: str
     reason: str = ""
     count: int | None = None
+    collections: tuple[CollectionNote, ...] = ()
     documents: tuple[DocumentNote, ...] = ()
     received: int
     sent: int
@@ -176,15 +216,58 @@ class FetchAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmergencyAccess:
-    """A peer used an emergency rule, for the `reason` that it stated."""
+    """A peer used an emergency rule, for the `reason` that it stated.
+
+    Attributes:
+        view: How much of the documents it asked for.
+        rule: Names of the rules.
+    """
 
     kind: ClassVar[str] = "emergency-access"
     reference: str
     peer: PeerId
     organisation: str
     user: str
+    view: View | None = None
     reason: str
     rule: str
+    documents: tuple[DocumentNote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedOut:
+    """A peer probes: from the request of this `reference` on it is refused, without more entries.
+
+    Attributes:
+        request: What it is refused: "query" or "fetch".
+        until: Unix seconds.
+    """
+
+    kind: ClassVar[str] = "locked-out"
+    reference: str
+    peer: PeerId
+    organisation: str
+    request: str
+    reason: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyKept:
+    """A copy of a document of another owner was taken into a collection of ours.
+
+    Attributes:
+        reference: Of the delivery that it is a copy of.
+        peer: Who delivered it.
+        owner: Whose document it is.
+        documents: The document; its collection is ours.
+    """
+
+    kind: ClassVar[str] = "copy-kept"
+    reference: str
+    peer: PeerId
+    organisation: str
+    owner: PeerId
     documents: tuple[DocumentNote, ...] = ()
 
 
@@ -262,6 +345,8 @@ Event: TypeAlias = (
     | QueryAnswered
     | FetchAnswered
     | EmergencyAccess
+    | LockedOut
+    | CopyKept
     | PolicyInForce
     | RosterInForce
     | DocumentsWithdrawn
@@ -279,6 +364,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
         QueryAnswered,
         FetchAnswered,
         EmergencyAccess,
+        LockedOut,
+        CopyKept,
         PolicyInForce,
         RosterInForce,
         DocumentsWithdrawn,
@@ -324,6 +411,7 @@ def _write_notes(notes: tuple[DocumentNote, ...]) -> object:
             "given": note.given.value,
             **({"collection": _line(note.collection, MAX_NAME_BYTES)} if note.collection else {}),
             **({"rule": _line(note.rule, MAX_NAME_BYTES)} if note.rule else {}),
+            **({"redacted": list(note.redacted)} if note.redacted else {}),
         }
         for note in notes[:MAX_AUDIT_DOCUMENTS]
     ]
@@ -338,6 +426,36 @@ def _read_notes(reader: MapReader, key: str) -> tuple[DocumentNote, ...]:
                 given=read_choice(item, "given", Given),
                 collection=read_name(item, "collection") if item.has("collection") else "",
                 rule=read_name(item, "rule") if item.has("rule") else "",
+                redacted=(
+                    read_names(item, "redacted", max_items=MAX_REDACTIONS)
+                    if item.has("redacted")
+                    else ()
+                ),
+            )
+        )
+        item.finish()
+    return tuple(notes)
+
+
+def _write_collections(notes: tuple[CollectionNote, ...]) -> object:
+    return [
+        {
+            "collection": _line(note.collection, MAX_NAME_BYTES),
+            "decided": note.decided.value,
+            "rule": _line(note.rule, MAX_NAME_BYTES),
+        }
+        for note in notes[:MAX_AUDIT_COLLECTIONS]
+    ]
+
+
+def _read_collections(reader: MapReader, key: str) -> tuple[CollectionNote, ...]:
+    notes = []
+    for item in map_readers(reader, key, max_items=MAX_AUDIT_COLLECTIONS):
+        notes.append(
+            CollectionNote(
+                collection=read_name(item, "collection", min_bytes=0),
+                decided=read_choice(item, "decided", Decided),
+                rule=read_name(item, "rule", min_bytes=0),
             )
         )
         item.finish()
@@ -361,6 +479,10 @@ _FIELDS: Final[dict[str, _Codec]] = {
     "reason": _name(MAX_REASON_BYTES),
     "rule": _NAME,
     "documents": _Codec(_write_notes, _read_notes),
+    "collections": _Codec(_write_collections, _read_collections),
+    "owner": _Codec(str, read_peer),
+    "request": _NAME,
+    "until": _integer(MAX_INTEGER),
     "count": _integer(MAX_INTEGER),
     "received": _integer(MAX_INTEGER),
     "sent": _integer(MAX_INTEGER),

@@ -117,6 +117,7 @@ class LogReader:
                     "content_hash": note.content_hash,
                     "collection": note.collection,
                     "given": note.given.value,
+                    "redacted": list(note.redacted),
                     "peer": event.peer,
                     "organisation": event.organisation,
                     "user": event.user,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,10 @@ _PARTIAL: Final = 5
 _SHORT_HASH: Final = 12
 _PRIVATE: Final = 0o600
 _MOST_SHOWN: Final = 3
+_NOT_LISTED: Final = (
+    "Not listed is what left otherwise: advertisements go to every member, and holders of copies "
+    "record in their own logs to whom they give them."
+)
 
 
 @click.group(epilog=example("zerorag audit list --limit 20", "zerorag audit verify"))
@@ -240,6 +244,8 @@ def purge(before: float, home: Home, as_json: bool) -> None:
 def disclosures(document: str, home: Home, as_json: bool) -> None:
     """List who was given a document of ours, or its embedding: when, and for what.
 
+    Advertisements, which go to every member, and what holders of copies give on are not listed.
+
     Exit code 5: some entries could not be read.
     """
     with _log(home) as log:
@@ -254,7 +260,7 @@ def disclosures(document: str, home: Home, as_json: bool) -> None:
                     output.moment(row["at"]),
                     row["organisation"],
                     row["peer"],
-                    row["given"],
+                    _given(row),
                     row["purpose"],
                     row["user"],
                     row["collection"],
@@ -265,6 +271,7 @@ def disclosures(document: str, home: Home, as_json: bool) -> None:
             ],
             optional=("no.", "rule", "user"),
         )
+        click.echo(_NOT_LISTED)
     _tell_faults(found["faults"])
 
 
@@ -320,14 +327,33 @@ def _what(entry: Json) -> str:
             parts = [f"up to number {entry['up_to']}"]
         case "emergency-access":
             parts = [f"rule {entry['rule']}", entry["reason"]]
+        case "locked-out":
+            until = output.moment(entry["until"])
+            parts = [f"of {entry['request']} until {until}", entry["reason"]]
+        case "copy-kept":
+            parts = [f"owner {output.short_peer(entry['owner'])}"]
         case _:
             parts = [entry.get("outcome", ""), entry.get("reason", "")]
             if entry.get("count") is not None:
                 parts.append(f"{entry['count']} match")
-    notes = entry.get("documents", [])
-    parts += [
-        f"{note['given']} of {note['content_hash'][:_SHORT_HASH]}" for note in notes[:_MOST_SHOWN]
-    ]
-    if len(notes) > _MOST_SHOWN:
-        parts.append(f"{len(notes) - _MOST_SHOWN} more")
+    parts += _first(
+        f"{note['collection']} {note['decided']} by {note['rule']}"
+        for note in entry.get("collections", [])
+        if note["decided"] != "allowed"
+    )
+    parts += _first(
+        f"{_given(note)} of {note['content_hash'][:_SHORT_HASH]}"
+        for note in entry.get("documents", [])
+    )
     return "; ".join(part for part in parts if part)
+
+
+def _given(note: Json) -> str:
+    return f"{note['given']}, redacted" if note["redacted"] else str(note["given"])
+
+
+def _first(parts: Iterable[str]) -> list[str]:
+    """The first few of them, and how many more there are."""
+    found = list(parts)
+    more = len(found) - _MOST_SHOWN
+    return [*found[:_MOST_SHOWN], *([f"{more} more"] if more > 0 else [])]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, cast
 
 import trio
+from cryptography import x509
 from hypercorn.config import Config
 from hypercorn.trio import serve
 from hypercorn.typing import ASGIFramework
@@ -27,6 +28,7 @@ from zerorag_p2p.control.gate import Gate
 from zerorag_p2p.control.tokens import TokenBook
 from zerorag_p2p.errors import ConfigError, LocalError
 from zerorag_p2p.home import Home
+from zerorag_p2p.identity.expiry import Ending, Expiring
 from zerorag_p2p.node.runtime import Node
 
 logger = logging.getLogger("zerorag.control")
@@ -51,6 +53,8 @@ async def serving(node: Node, shutdown: trio.Event) -> AsyncIterator[None]:
     settings = node.config.api
     async with AsyncExitStack() as stack:
         if settings.listen:
+            certified = _certificate_ending(node.home.root, settings)
+            node.watch_endings(lambda: [*tokens.endings(), *certified])
             gate = Gate(app, tokens, settings)
             await stack.enter_async_context(
                 listening_on_tcp(gate, settings, node.home.root, shutdown)
@@ -133,6 +137,16 @@ async def _serving(app: ASGIApp, config: Config, shutdown: trio.Event) -> AsyncI
             partial(serve, served, shutdown_trigger=shutdown.wait, mode="asgi"), config
         )
         yield
+
+
+def _certificate_ending(folder: Path, settings: ApiConfig) -> list[Ending]:
+    """When the certificate ends, if there is one."""
+    if not settings.certificate:
+        return []
+    _check_certificate(folder / settings.certificate, folder / settings.key)
+    chain = x509.load_pem_x509_certificates((folder / settings.certificate).read_bytes())
+    end = min(certificate.not_valid_after_utc.timestamp() for certificate in chain)
+    return [(Expiring.CERTIFICATE, "", int(end))]
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:

@@ -20,6 +20,7 @@ from zerorag_p2p.config import MAX_TOKENS, TOKENS_FILE_LIMIT
 from zerorag_p2p.control.scopes import Scope
 from zerorag_p2p.errors import LocalError, UsageError
 from zerorag_p2p.files import read_secret, write_atomic
+from zerorag_p2p.identity.expiry import Ending, Expiring
 
 #: Begins every token, so that a scanner for leaked secrets can find one.
 PREFIX: Final = "zerorag_"
@@ -107,6 +108,11 @@ class TokenBook:
     def shown(self) -> list[dict[str, Any]]:
         """Every token that is valid, in the order in which they were made, ready for JSON."""
         return [token.shown() for token in self._valid()]
+
+    def endings(self) -> list[Ending]:
+        """When the last token of each application ends that has an end."""
+        last = {token.label: token.ends_at for token in self._valid()}
+        return [(Expiring.TOKEN, label, end) for label, end in last.items() if end is not None]
 
     def find(self, presented: str) -> Token | None:
         """The token that was presented, if it is one and is valid now.

@@ -6,9 +6,9 @@ An authority's key has no date of its own: what it signed, the roster, has.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from zerorag_p2p.config import EXPIRY_WARNING_S
 from zerorag_p2p.identity.roster import Roster
@@ -23,13 +23,21 @@ class Expiring(enum.StrEnum):
     MEMBERSHIP = "membership"
     ROSTER = "roster"
     TERMS = "terms"
+    TOKEN = "token"  # noqa: S105 - the kind of thing, not one
+    CERTIFICATE = "certificate"
 
 
 _NEXT_STEPS: Final = {
     Expiring.MEMBERSHIP: "send the authority a new request (zerorag consortium request)",
     Expiring.ROSTER: "an authority has to renew it (zerorag consortium renew)",
     Expiring.TERMS: "copies end then; share the collection anew to go on (zerorag docs share)",
+    Expiring.TOKEN: "the application needs another one (zerorag token rotate)",
+    Expiring.CERTIFICATE: "renew it, and start the node again",
 }
+
+
+#: What ends, its name as in `Expiry`, and when, unix seconds.
+Ending: TypeAlias = tuple[Expiring, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class Expiry:
     """Something that runs out soon, or did.
 
     Attributes:
-        name: Of the collection, for terms; else "".
+        name: Of the collection, for terms; of the application, for a token; else "".
         expires_at: Unix seconds.
         days_left: Whole days from now, rounded down; negative once it has run out.
     """
@@ -57,6 +65,10 @@ class Expiry:
                 subject, verb = "our membership", "ends"
             case Expiring.ROSTER:
                 subject, verb = "the roster", "expires"
+            case Expiring.TOKEN:
+                subject, verb = f"the token of {self.name!r}", "ends"
+            case Expiring.CERTIFICATE:
+                subject, verb = "the certificate that applications are served with", "expires"
         if self.days_left < 0:
             when = "ran out"
         elif self.days_left == 0:
@@ -82,6 +94,7 @@ def expiring(
     now: float,
     *,
     terms: Mapping[str, int] | None = None,
+    others: Iterable[Ending] = (),
     within_s: float = EXPIRY_WARNING_S,
 ) -> list[Expiry]:
     """What has run out or does so within `within_s`, the earliest first.
@@ -91,6 +104,7 @@ def expiring(
         own: Our peer id.
         now: Unix seconds.
         terms: When the terms of collections end, unix seconds.
+        others: What else ends.
         within_s: How far to look ahead, in seconds.
     """
     ends = [(Expiring.ROSTER, "", roster.expires_at)]
@@ -98,6 +112,7 @@ def expiring(
     if member is not None:
         ends.append((Expiring.MEMBERSHIP, "", member.not_after))
     ends += [(Expiring.TERMS, name, end) for name, end in (terms or {}).items()]
+    ends += others
     return [
         Expiry(what, name, end, int((end - now) // _DAY_S))
         for what, name, end in sorted(ends, key=lambda item: (item[2], item[0], item[1]))

@@ -45,6 +45,8 @@ from zerorag_p2p.wire.embedding import transmitted_rows
 
 _logger = logging.getLogger("zerorag.library")
 
+_PRIVATE_FOLDER: Final = 0o700
+
 #: Signs the owner's statement about a document, its vector as transmitted, and its terms.
 Sign: TypeAlias = Callable[[Document, Vector, SharingTerms], bytes]
 
@@ -127,7 +129,8 @@ class Contents:
         self._exact_limit = exact_limit
         self._graphs = home / "graphs"
         try:
-            self._graphs.mkdir(parents=True, exist_ok=True)
+            home.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            self._graphs.mkdir(exist_ok=True)
             for leftover in self._graphs.glob(".*"):  # of a process that died while it saved
                 leftover.unlink()
         except OSError as error:

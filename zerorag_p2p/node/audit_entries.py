@@ -7,26 +7,31 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zerorag_p2p.audit import events
-from zerorag_p2p.audit.events import DocumentNote, Given
+from zerorag_p2p.audit.events import CollectionNote, Decided, DocumentNote, Given
+from zerorag_p2p.errors import AttributionError, DecodeError
+from zerorag_p2p.identity.release import open_release
 from zerorag_p2p.identity.roster import Roster
 from zerorag_p2p.identity.withdrawal import Withdrawal
 from zerorag_p2p.model import ContentHash, Purpose, View
 from zerorag_p2p.node.contacts import Failure
-from zerorag_p2p.node.happenings import EmergencyAccess, Happening, PolicyChanged
-from zerorag_p2p.node.reports import PeerName
+from zerorag_p2p.node.happenings import Happening, PolicyChanged
+from zerorag_p2p.node.outgoing import Traffic
+from zerorag_p2p.node.reports import AnswerDocument, PeerName
 from zerorag_p2p.peer import Requester
+from zerorag_p2p.policy.decision import Decision
 from zerorag_p2p.wire.fetch import FetchedDocument, FetchItem, FetchRequest
 from zerorag_p2p.wire.query import QueryRequest, QueryResult, ResultDocument
 from zerorag_p2p.wire.refusal import Refusal
 from zerorag_p2p.wording import counted
 
-ANSWERED = "answered"
+ANSWERED: Final = "answered"
 
-#: What an emergency access is given, by what it asks for.
-_EMERGENCY_GIVEN: Final = {"query": Given.EMBEDDING, "fetch": Given.WHOLE}
+#: How a query was answered of which some or all collections were denied.
+PARTLY_ANSWERED: Final = "partly answered"
+DENIED: Final = "denied"
 
 #: How a contact ended whose reply was not waited for.
-GIVEN_UP = "given up"
+GIVEN_UP: Final = "given up"
 
 
 def result_note(document: ResultDocument, *, collection: str = "", rule: str = "") -> DocumentNote:
@@ -39,12 +44,34 @@ def result_note(document: ResultDocument, *, collection: str = "", rule: str = "
     )
 
 
+def collection_notes(
+    decisions: Iterable[tuple[str, Decision]], view: View
+) -> tuple[CollectionNote, ...]:
+    """What was decided on the collections that a question was asked of, denials at the end.
+
+    Args:
+        decisions: Names of collections with what was decided.
+        view: How much was asked for.
+    """
+    allowed = Decided.COUNTED if view is View.COUNT else Decided.ALLOWED
+    notes = [
+        CollectionNote(
+            collection=name,
+            decided=allowed if decision.allowed else Decided.DENIED,
+            rule=decision.rule,
+        )
+        for name, decision in decisions
+    ]
+    return tuple(sorted(notes, key=lambda note: note.decided is Decided.DENIED))
+
+
 def query_answered(
     request: QueryRequest,
     requester: Requester,
     reply: QueryResult | Refusal,
     *,
     query: str,
+    collections: tuple[CollectionNote, ...],
     notes: Iterable[DocumentNote],
     received: int,
     sent: int,
@@ -56,6 +83,7 @@ def query_answered(
         requester: Who asked.
         reply: What is answered.
         query: Keyed hash of its embedding.
+        collections: What was decided on each.
         notes: Of the documents in the reply.
         received: Bytes of the request.
         sent: Bytes of the reply.
@@ -69,13 +97,21 @@ def query_answered(
         purpose=request.purpose,
         view=request.view,
         query=query,
-        outcome=reply.code.value if isinstance(reply, Refusal) else ANSWERED,
+        outcome=reply.code.value if isinstance(reply, Refusal) else _answered(collections),
         reason=reply.reason if isinstance(reply, Refusal) else "",
         count=None if isinstance(reply, Refusal) else reply.count,
+        collections=() if refused else collections,
         documents=() if refused else tuple(notes),
         received=received,
         sent=sent,
     )
+
+
+def _answered(collections: Sequence[CollectionNote]) -> str:
+    denied = [note.decided is Decided.DENIED for note in collections]
+    if not any(denied):
+        return ANSWERED
+    return DENIED if all(denied) else PARTLY_ANSWERED
 
 
 def fetch_answered(
@@ -103,10 +139,56 @@ def fetch_answered(
     )
 
 
+def emergency_access(
+    request: QueryRequest | FetchRequest,
+    requester: Requester,
+    rules: Iterable[str],
+    notes: Iterable[DocumentNote],
+) -> events.EmergencyAccess:
+    """The entry of documents that emergency rules alone let out."""
+    return events.EmergencyAccess(
+        reference=request.audit,
+        peer=requester.peer,
+        organisation=requester.organisation,
+        user=request.user,
+        view=request.view,
+        reason=request.reason or "",
+        rule=", ".join(rules),
+        documents=tuple(notes),
+    )
+
+
+def locked_out(
+    request: QueryRequest | FetchRequest,
+    requester: Requester,
+    refusal: Refusal,
+    *,
+    kind: str,
+    now: float,
+) -> events.LockedOut:
+    """The entry of a peer that is locked out from a request on.
+
+    Args:
+        request: The one by which it went too far.
+        requester: Who asked.
+        refusal: What it is told.
+        kind: What it is locked out of.
+        now: Unix seconds.
+    """
+    return events.LockedOut(
+        reference=request.audit,
+        peer=requester.peer,
+        organisation=requester.organisation,
+        request=kind,
+        reason=refusal.reason,
+        until=int(now) + (refusal.retry_after_s or 0),
+    )
+
+
 def peer_contacted(
-    reference: str, peer: PeerName, reply: QueryResult | Failure | None
+    reference: str, peer: PeerName, reply: QueryResult | Failure | None, traffic: Traffic
 ) -> events.PeerContacted:
-    """The entry of a peer that a question of ours was sent to; None if it was given up."""
+    """The entry of a peer that a question of ours was sent to; the reply is None if given up."""
     documents = map(result_note, reply.documents) if isinstance(reply, QueryResult) else ()
     return events.PeerContacted(
         reference=reference,
@@ -115,6 +197,8 @@ def peer_contacted(
         outcome=_outcome(reply),
         reason=reply.reason if isinstance(reply, Failure) else "",
         documents=tuple(documents),
+        sent=traffic.sent,
+        received=traffic.received,
     )
 
 
@@ -127,6 +211,7 @@ def fetch_received(
     user: str,
     purpose: Purpose,
     view: View,
+    traffic: Traffic,
 ) -> events.FetchReceived:
     """The entry of a fetch of ours, before what came is verified.
 
@@ -138,6 +223,7 @@ def fetch_received(
         user: Pseudonym of the person who asks.
         purpose: What they are wanted for.
         view: How much of them was asked for.
+        traffic: Bytes of the requests and replies.
     """
     if reply is None or isinstance(reply, Failure):
         notes = [DocumentNote(content_hash=item, given=Given.NOTHING) for item in wanted]
@@ -153,6 +239,8 @@ def fetch_received(
         outcome=_outcome(reply),
         reason=reply.reason if isinstance(reply, Failure) else "",
         documents=tuple(notes),
+        sent=traffic.sent,
+        received=traffic.received,
     )
 
 
@@ -163,8 +251,32 @@ def _outcome(reply: object) -> str:
 
 
 def _fetched(item: FetchItem, view: View) -> DocumentNote:
-    given = Given(view.value) if isinstance(item, FetchedDocument) else Given.NOTHING
-    return DocumentNote(content_hash=item.content_hash, given=given)
+    """What came of a document, as its release says; without a sound one, as it was asked for."""
+    if not isinstance(item, FetchedDocument):
+        return DocumentNote(content_hash=item.content_hash, given=Given.NOTHING)
+    try:
+        release = open_release(item.release)
+    except (AttributionError, DecodeError):
+        return DocumentNote(content_hash=item.content_hash, given=Given(view.value))
+    return DocumentNote(
+        content_hash=item.content_hash,
+        given=Given(release.view.value),
+        redacted=release.redaction,
+    )
+
+
+def copy_kept(document: AnswerDocument, collection: str) -> events.CopyKept:
+    """The entry of a verified document of an answer of which a copy is in `collection` now."""
+    note = DocumentNote(
+        content_hash=document.content_hash, collection=collection, given=Given.WHOLE
+    )
+    return events.CopyKept(
+        reference=open_release(document.release).audit,
+        peer=document.holder.peer,
+        organisation=document.holder.organisation,
+        owner=document.owner.peer,
+        documents=(note,),
+    )
 
 
 def roster_in_force(roster: Roster, signed: bytes) -> events.RosterInForce:
@@ -201,19 +313,6 @@ def policy_in_force(digest: str, *, rules: int, outbound: int) -> events.PolicyI
 def entry_of(happening: Happening) -> events.Event | None:
     """The entry of something that happened, if it is of a kind that is recorded."""
     match happening:
-        case EmergencyAccess():
-            return events.EmergencyAccess(
-                reference=happening.audit,
-                peer=happening.peer,
-                organisation=happening.organisation,
-                user=happening.user,
-                reason=happening.reason,
-                rule=", ".join(happening.rules),
-                documents=tuple(
-                    DocumentNote(content_hash=item, given=_EMERGENCY_GIVEN[happening.request])
-                    for item in happening.documents
-                ),
-            )
         case PolicyChanged():
             return policy_in_force(
                 happening.digest, rules=happening.rules, outbound=happening.outbound

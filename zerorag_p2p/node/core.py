@@ -34,7 +34,7 @@ from zerorag_p2p.errors import (
     PolicyDenied,
     UsageError,
 )
-from zerorag_p2p.identity.expiry import Expiry, expiring
+from zerorag_p2p.identity.expiry import Ending, Expiry, expiring
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.records import sign_record
 from zerorag_p2p.identity.release import sign_release
@@ -180,6 +180,8 @@ class NodeCore:
                 clock,
                 clock_tolerance_s=config.network.clock_tolerance_s,
             )
+        #: What ends of what the core knows nothing of.
+        self.other_endings: Callable[[], Sequence[Ending]] = tuple
         self.withdrawals = withdrawals
         self._token: trio.lowlevel.TrioToken | None = None
         self.activity = Activity(directory, clock)
@@ -209,6 +211,20 @@ class NodeCore:
             self._on_outcome,
             activity=self.activity,
             open_advertisement=open_advertisement,
+        )
+        self.service = Service(
+            identity=identity,
+            directory=directory,
+            sessions=self.sessions,
+            peer=self.peer,
+            holdings=holdings,
+            settings=config.routing,
+            clock=clock,
+            activity=self.activity,
+            limits=self.limits,
+            guard=self.guard,
+            redaction=self.redaction,
+            audit=self.audit,
         )
         self._sketching = Sketching(
             peer=self.peer,
@@ -240,7 +256,7 @@ class NodeCore:
             membership=self.membership,
             peer=self.peer,
             sketching=self._sketching,
-            withheld=lambda: self.service.withheld(),
+            withheld=self.service.withheld,
             directory=directory,
             sessions=self.sessions,
             exchanges=self.exchanges,
@@ -262,6 +278,7 @@ class NodeCore:
             bootstrap=bootstrap,
             sample=lambda: [peer for peer, _ in self.membership.view()],
             offer=self._sketching.offer,
+            forget_expired=self.service.forget_expired,
             clock=clock,
             randomness=randomness,
             activity=self.activity,
@@ -282,20 +299,6 @@ class NodeCore:
             clock=clock,
             randomness=randomness,
             tell=self.activity.tell,
-            audit=self.audit,
-        )
-        self.service = Service(
-            identity=identity,
-            directory=directory,
-            sessions=self.sessions,
-            peer=self.peer,
-            holdings=holdings,
-            settings=config.routing,
-            clock=clock,
-            activity=self.activity,
-            limits=self.limits,
-            guard=self.guard,
-            redaction=self.redaction,
             audit=self.audit,
         )
         handlers = {
@@ -620,6 +623,7 @@ class NodeCore:
         """
         stated = _one_line("reason", reason) or None
         reference = secrets.token_hex(8)
+        traffic = Traffic()
         reply = None
         await self.audit.commit()
         try:
@@ -631,7 +635,7 @@ class NodeCore:
                 user=_OWN_USER,
                 audit=reference,
                 timeout_s=self.config.network.request_timeout_s,
-                traffic=Traffic(),
+                traffic=traffic,
                 reason=stated,
             )
         finally:
@@ -644,6 +648,7 @@ class NodeCore:
                     user=_OWN_USER,
                     purpose=purpose,
                     view=View.PASSAGE,
+                    traffic=traffic,
                 )
             )
         await self.audit.commit()
@@ -765,7 +770,13 @@ class NodeCore:
             sharing = self._holdings.sharing(collection)
             if sharing is not None and sharing.terms.expires_at is not None:
                 terms[collection] = sharing.terms.expires_at
-        return expiring(self.directory.roster, self.peer_id, self._clock(), terms=terms)
+        return expiring(
+            self.directory.roster,
+            self.peer_id,
+            self._clock(),
+            terms=terms,
+            others=self.other_endings(),
+        )
 
     def status(self) -> dict[str, Any]:
         """How the peer is doing, ready for JSON."""

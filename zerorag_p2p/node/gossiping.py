@@ -83,6 +83,7 @@ class Gossip:
     Args:
         peer: Routing state; its neighbours are watched.
         sketching: Asks and answers for advertisements of others.
+        withheld: Why nobody is told anything of documents at the moment, if that is so.
         import_roster: Takes over a newer roster, or raises `RosterError`.
         on_died: Told of a peer that is gone, with a reason for people.
         withdrawals: What owners took back.
@@ -99,6 +100,7 @@ class Gossip:
         membership: Membership,
         peer: Peer,
         sketching: Sketching,
+        withheld: Callable[[], Refusal | None],
         directory: Directory,
         sessions: Sessions,
         exchanges: Exchanges,
@@ -114,6 +116,7 @@ class Gossip:
         self.membership = membership
         self._peer = peer
         self._sketching = sketching
+        self._withheld = withheld
         self._directory = directory
         self._sessions = sessions
         self._exchanges = exchanges
@@ -196,6 +199,9 @@ class Gossip:
             signed = self._directory.signed_roster if newer else None
             return encode_gossip_reply(RosterReply(signed))
         if isinstance(request, AdvertisementsRequest):
+            withheld = self._withheld()
+            if withheld is not None:
+                return encode_gossip_reply(withheld)
             if self._routes_otherwise(peer):
                 reason = "this peer routes by another embedding model"
                 return encode_gossip_reply(Refusal(RefusalCode.NO_COMMON_EMBEDDING, reason))
@@ -337,9 +343,10 @@ class Gossip:
         if self._routes_otherwise(effect.peer):
             self._handle(PullEnded(effect.peer, False))
             return
-        reply = await self._exchanges.gossip(
-            effect.peer, self._sketching.request(), timeout_s=effect.timeout_s
-        )
+        request = self._sketching.request()
+        if self._withheld() is not None:
+            request = replace(request, near=None)  # it tells what our documents are about
+        reply = await self._exchanges.gossip(effect.peer, request, timeout_s=effect.timeout_s)
         if isinstance(reply, Failure) and reply.outcome is not Outcome.REFUSED:
             self._handle(ContactFailed(effect.peer))
             return

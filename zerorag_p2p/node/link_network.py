@@ -17,6 +17,8 @@ The theory, in five rules:
    in parallel, each a little after the last (RFC 8305). The first that answers as the peer wins.
 4. Requests of one peer begin one at a time, and between two of them everybody else has a turn
    (`Answerer`), however many streams a peer has and however many requests it sends at once.
+   Of each protocol it has at most `max_requests_per_peer` in progress, on whatever streams; not of
+   all together, since pings must not wait for slow fetches or refusals that are held back.
 5. The gate is asked before a dial, after every handshake, and for every stream. Nothing of a
    refused peer stays.
 """
@@ -93,12 +95,26 @@ class Link(ABC):
 
 
 @dataclass(slots=True, eq=False)
+class _Share:
+    """What one peer may take up at a time, over all of its links and their streams."""
+
+    max_requests: int
+    turn: Turn = field(default_factory=Turn)
+    _slots: dict[str, trio.Semaphore] = field(default_factory=dict)
+
+    def slots(self, protocol: str) -> trio.Semaphore:
+        """One for every request of a protocol that may be in progress."""
+        return self._slots.setdefault(protocol, trio.Semaphore(self.max_requests))
+
+
+@dataclass(slots=True, eq=False)
 class _Attached:
     """A link in the table, with what hangs on it."""
 
     link: Link
     nursery: trio.Nursery
     age: int
+    share: _Share
     askers: dict[str, Asker] = field(default_factory=dict)
     served: Counter[str] = field(default_factory=Counter)
     streams: int = 0
@@ -143,7 +159,6 @@ class LinkNetwork(ABC):
         self._nursery: trio.Nursery | None = None
         self._ages = itertools.count()
         self._warned: OrderedDict[Hashable, None] = OrderedDict()
-        self._turns: dict[PeerId, Turn] = {}  # of peers with a link
 
     # What a kind of link provides.
 
@@ -288,7 +303,8 @@ class LinkNetwork(ABC):
         ended = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                attached = _Attached(link, nursery, next(self._ages), ended=ended)
+                share = self._share(link.peer)
+                attached = _Attached(link, nursery, next(self._ages), share, ended=ended)
                 self._attach(attached)
                 if attached_event is not None:
                     attached_event.set()
@@ -299,6 +315,11 @@ class LinkNetwork(ABC):
         finally:
             link.abort()
             ended.set()
+
+    def _share(self, peer: PeerId) -> _Share:
+        """The share of a peer: that of its other links, if it has any."""
+        links = self._links.get(peer)
+        return links[0].share if links else _Share(self._settings.max_requests_per_peer)
 
     def _attach(self, attached: _Attached) -> None:
         peer = attached.link.peer
@@ -326,7 +347,6 @@ class LinkNetwork(ABC):
                 self._arrange(peer)
             else:
                 del self._links[peer]
-                self._turns.pop(peer, None)
                 self._tell(peer, connected=False)
         attached.nursery.cancel_scope.cancel()
         attached.link.abort()
@@ -408,7 +428,6 @@ class LinkNetwork(ABC):
             await stream.abort()
             return
         handler, limits = self._handlers[protocol]
-        turn = self._turns.setdefault(peer, Turn())
         attached.served[protocol] += 1
         try:
             with self._counted(attached):
@@ -417,8 +436,8 @@ class LinkNetwork(ABC):
                     peer,
                     handler,
                     limits,
-                    max_requests=self._settings.max_requests_per_peer,
-                    turn=turn,
+                    slots=attached.share.slots(protocol),
+                    turn=attached.share.turn,
                 )
                 violation = await answerer.run()
         finally:

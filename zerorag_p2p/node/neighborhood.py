@@ -37,6 +37,7 @@ class Neighborhood:
         bootstrap: Peers whose addresses are configured; they are asked first.
         sample: Peers that gossip knows to be there, in random order.
         offer: Takes in a neighbour's advertisement.
+        forget_expired: Drops what was kept, besides routing state, of questions that others asked.
         clock: Unix seconds.
         activity: Takes in who becomes a neighbour and who is forgotten.
     """
@@ -52,6 +53,7 @@ class Neighborhood:
         bootstrap: Sequence[PeerId],
         sample: Callable[[], Sequence[PeerId]],
         offer: Callable[[HeldAdvertisement], object],
+        forget_expired: Callable[[float], None],
         clock: Callable[[], float],
         randomness: random.Random,
         activity: Activity,
@@ -64,6 +66,7 @@ class Neighborhood:
         self._bootstrap = tuple(bootstrap)
         self._sample = sample
         self._offer = offer
+        self._forget_expired = forget_expired
         self._clock = clock
         self._randomness = randomness
         self._activity = activity
@@ -99,6 +102,7 @@ class Neighborhood:
             self._drop_departed()
             # Questions may stay away for long, and what has expired would be saved until then.
             self._peer.forget_expired(self._clock())
+            self._forget_expired(self._clock())
             async with trio.open_nursery() as nursery:
                 limiter = trio.CapacityLimiter(_PARALLEL)
                 for peer in self._due():

@@ -60,6 +60,11 @@ class Traffic:
     sent: int = 0
     received: int = 0
 
+    def add(self, other: Traffic) -> None:
+        """Count what another has counted as well."""
+        self.sent += other.sent
+        self.received += other.received
+
 
 @dataclass(frozen=True, slots=True)
 class SealedAdvertisement:

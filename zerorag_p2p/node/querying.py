@@ -348,6 +348,7 @@ class Querier:
             )
 
         began = trio.current_time()
+        traffic = Traffic()
         reply = None
         try:
             reply = await self._exchanges.query(
@@ -355,11 +356,12 @@ class Querier:
                 request,
                 dimension=len(settings.embedding),
                 timeout_s=(running.walk_deadline - began) * _CONTACT_SHARE,
-                traffic=running.traffic,
+                traffic=traffic,
             )
         finally:
+            running.traffic.add(traffic)
             name = self._directory.name(contact.peer)
-            self._audit.record(peer_contacted(running.audit, name, reply))
+            self._audit.record(peer_contacted(running.audit, name, reply, traffic))
         await send.send(_Ended(contact.peer, reply, (trio.current_time() - began) * 1000))
 
     def _take_in(self, running: _Running, ended: _Ended) -> None:
@@ -485,6 +487,7 @@ class Querier:
         running.narration.fetch(holder, len(wanted))
         began = trio.current_time()
         hashes = [found.document.content_hash for found in wanted]
+        traffic = Traffic()
         reply = None
         try:
             reply = await self._exchanges.fetch(
@@ -495,10 +498,11 @@ class Querier:
                 user=running.sent_as,
                 audit=running.audit,
                 timeout_s=running.time_left,
-                traffic=running.traffic,
+                traffic=traffic,
                 reason=running.settings.reason,
             )
         finally:
+            running.traffic.add(traffic)
             self._audit.record(
                 fetch_received(
                     hashes,
@@ -508,6 +512,7 @@ class Querier:
                     user=running.sent_as,
                     purpose=running.settings.purpose,
                     view=running.settings.view,
+                    traffic=traffic,
                 )
             )
         delivered = []

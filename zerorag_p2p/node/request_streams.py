@@ -212,6 +212,7 @@ class Answerer:
     """The answering end: hands every request to a handler and sends back what it returns.
 
     Args:
+        slots: One for every request that may be served at a time; streams may share them.
         turn: Shared by all streams of the peer, so that a flood of its requests costs others one
             handler at a time.
     """
@@ -223,21 +224,21 @@ class Answerer:
         handler: Handler,
         limits: ProtocolLimits,
         *,
-        max_requests: int,
+        slots: trio.Semaphore,
         turn: Turn,
     ) -> None:
         self._stream = stream
         self._peer = peer
         self._handler = handler
         self._limits = limits
-        self._slots = trio.Semaphore(max_requests)
+        self._slots = slots
         self._turn = turn
         self._writing = trio.Lock()
 
     async def run(self) -> DecodeError | None:
         """Answer until the stream ends, then leave it finished or aborted.
 
-        While `max_requests` handlers run, nothing is read: the rest waits in the peer's socket.
+        While no slot is free nothing is read: the rest waits in the peer's socket.
 
         Returns:
             How the peer broke the framing, if it did.

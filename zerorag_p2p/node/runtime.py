@@ -34,6 +34,7 @@ from zerorag_p2p.errors import (
 from zerorag_p2p.files import read_bounded, write_atomic
 from zerorag_p2p.home import Home
 from zerorag_p2p.identity.attribution import open_statement
+from zerorag_p2p.identity.expiry import Ending
 from zerorag_p2p.identity.keys import Identity, parse_peer_id
 from zerorag_p2p.identity.roster import Roster, open_roster
 from zerorag_p2p.library.library import Library
@@ -47,7 +48,7 @@ from zerorag_p2p.model import (
     Vector,
     View,
 )
-from zerorag_p2p.node.audit_entries import policy_in_force, roster_in_force
+from zerorag_p2p.node.audit_entries import copy_kept, policy_in_force, roster_in_force
 from zerorag_p2p.node.auditing import NodeAudit
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
@@ -350,6 +351,14 @@ class Node:
                     logger.info("deleted or unshared after the end of their terms: %d", dropped)
             await trio.sleep(self.config.network.save_interval_s)
 
+    def watch_endings(self, endings: Callable[[], Sequence[Ending]]) -> None:
+        """Warn of what else ends, in the status and daily in the log."""
+        self.core.other_endings = endings
+        kinds = {what for what, _, _ in endings()}
+        for expiry in self.core.expiring():
+            if expiry.what in kinds:
+                logger.warning("%s", expiry.sentence)
+
     async def _warn_daily(self) -> None:
         while True:
             for expiry in self.core.expiring():
@@ -374,7 +383,8 @@ class Node:
     def pause(self, reason: str = "") -> Pause:
         """Refuse every query, fetch and request for our advertisement until `resume`.
 
-        Across restarts. Our own queries and gossip go on.
+        Gossip passes on no advertisements meanwhile. It lasts across restarts; our own queries and
+        the rest of gossip go on.
 
         Args:
             reason: Every peer that asks sees it.
@@ -688,12 +698,17 @@ class Node:
             collection: Ours that it goes to; made, and not shared, if there is none of this name.
 
         Raises:
+            AuditError: It cannot be recorded.
             EmbeddingError: It cannot be embedded.
             LibraryError: The collection cannot have this name.
         """
-        return await trio.to_thread.run_sync(
+        copy = await trio.to_thread.run_sync(
             self.keeper.keep, document, collection, limiter=self._embedding_limiter
         )
+        if copy.kept:
+            self.audit.record(copy_kept(document, collection))
+            await self.audit.commit()
+        return copy
 
     def _own_document(self, content_hash: ContentHash) -> AnswerDocument:
         held = self.library.held(content_hash)

@@ -28,15 +28,22 @@ from zerorag_p2p.model import (
     View,
 )
 from zerorag_p2p.node.activity import Activity
-from zerorag_p2p.node.audit_entries import fetch_answered, query_answered, result_note
+from zerorag_p2p.node.audit_entries import (
+    collection_notes,
+    emergency_access,
+    fetch_answered,
+    locked_out,
+    query_answered,
+    result_note,
+)
 from zerorag_p2p.node.auditing import Audit
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.emergencies import Emergencies
 from zerorag_p2p.node.happenings import FetchAnswered, QueryAnswered
 from zerorag_p2p.node.pausing import Pause
 from zerorag_p2p.node.sessions import Sessions
-from zerorag_p2p.peer import Corpus, Peer, Requester
-from zerorag_p2p.policy.decision import AccessRequest, Decision
+from zerorag_p2p.peer import Corpus, Decide, Peer, Requester
+from zerorag_p2p.policy.decision import AccessRequest
 from zerorag_p2p.policy.guard import Guard
 from zerorag_p2p.policy.limits import Kind, Limits
 from zerorag_p2p.policy.questions import RecentQuestions
@@ -234,11 +241,20 @@ class Service:
             return Refusal(RefusalCode.NOT_A_MEMBER, reason)
         if self._sessions.get(peer) is None:
             return Refusal(RefusalCode.HELLO_REQUIRED, "say hello on this connection first")
+        return self.withheld() or self._limits.admit(peer, kind, size, now)
+
+    def withheld(self) -> Refusal | None:
+        """Why nobody is told anything of documents at the moment, if that is so."""
         if self.pause is not None:
             return self.pause.refusal()
         if self._audit.failure:
             return _unaudited()
-        return self._limits.admit(peer, kind, size, now)
+        return None
+
+    def forget_expired(self, now: float) -> None:
+        """Drop embeddings of questions that are not needed any more to judge what is asked next."""
+        self._limits.forget_expired(now)
+        self._questions.forget_expired(now)
 
     def _requester(self, peer: PeerId) -> Requester:
         return Requester(peer, self._directory.organisation(peer), self._directory.roles(peer))
@@ -246,7 +262,8 @@ class Service:
     def _query(self, peer: PeerId, payload: bytes) -> bytes | Refusal:
         request = decode_query(payload)
         requester = self._requester(peer)
-        reply = self._result(request, requester)
+        decide = self._peer.deciding(request, requester, self._clock())
+        reply = self._result(request, requester, decide)
         encoded = (
             encode_refusal(reply)
             if isinstance(reply, Refusal)
@@ -259,27 +276,36 @@ class Service:
                     requester,
                     reply,
                     query=self._audit.embedding_hash(request.embedding),
-                    notes=self._result_notes(request, requester, reply),
+                    collections=collection_notes(
+                        ((name, decide(name, None)) for name in self._holdings.collections()),
+                        request.view,
+                    ),
+                    notes=self._result_notes(reply, decide),
                     received=len(payload),
                     sent=len(encoded),
                 )
             )
         return reply if isinstance(reply, Refusal) else encoded
 
-    def _result(self, request: QueryRequest, requester: Requester) -> QueryResult | Refusal:
+    def _result(
+        self, request: QueryRequest, requester: Requester, decide: Decide
+    ) -> QueryResult | Refusal:
         peer = requester.peer
-        if self._peer.uses(request.fingerprint, len(request.embedding)):
-            locked_out = self._limits.check_query(peer, request.embedding, self._clock())
-            if locked_out is not None:
-                return locked_out
         now = self._clock()
-        reply = self._peer.answer(request, requester, now)
+        if self._peer.uses(request.fingerprint, len(request.embedding)):
+            refusal = self._limits.check_query(peer, request.embedding, now)
+            if refusal is not None:
+                self._audit.record(
+                    locked_out(request, requester, refusal, kind=family(QUERY), now=now)
+                )
+                return refusal
+        reply = self._peer.answer(request, requester, now, decide)
         if isinstance(reply, Refusal):
             return reply
         if self._guard.policy.judges_questions and self._peer.question_of(request) is not None:
             self._questions.note(peer, request.audit, request.embedding, now)
         if request.purpose is Purpose.ETREAT:
-            self._note_emergency(request, requester, reply, now)
+            self._note_emergency(request, requester, reply, decide)
         self._limits.note_results(peer, [item.content_hash for item in reply.documents], now)
         remembered = request.remember_until is not None
         if remembered:
@@ -298,13 +324,10 @@ class Service:
         )
         return reply
 
-    def _result_notes(
-        self, request: QueryRequest, requester: Requester, reply: QueryResult | Refusal
-    ) -> list[DocumentNote]:
+    def _result_notes(self, reply: QueryResult | Refusal, decide: Decide) -> list[DocumentNote]:
         """Every document of an answer, with the collection and the rule that let it out."""
         if isinstance(reply, Refusal):
             return []
-        decide = self._deciding(request, requester, self._clock())
         notes = []
         for document in reply.documents:
             note = result_note(document)
@@ -316,47 +339,24 @@ class Service:
             notes.append(note)
         return notes
 
-    def _deciding(
-        self, request: QueryRequest, requester: Requester, now: float
-    ) -> Callable[[str, SharingTerms | None], Decision]:
-        """Decides on the documents of an answer as it was decided when they were searched."""
-        access = AccessRequest(
-            act=Act.RESULT,
-            requester=requester.peer,
-            organisation=requester.organisation,
-            roles=requester.roles,
-            purpose=request.purpose,
-            view=request.view,
-            query=self._peer.question_of(request),
-            reason=request.reason or "",
-            at=now,
-        )
-        return self._guard.for_request(access, self._holdings.sharing)
-
     # Fetching.
 
     def _fetch(self, peer: PeerId, payload: bytes) -> bytes | Refusal:
         request = decode_fetch(payload)
-        locked_out = self._limits.check_fetch(peer, request.documents, self._clock())
-        if locked_out is not None:
-            return locked_out
         requester = self._requester(peer)
-        by_emergency: dict[ContentHash, str] = {}
+        now = self._clock()
+        refusal = self._limits.check_fetch(peer, request.documents, now)
+        if refusal is not None:
+            self._audit.record(locked_out(request, requester, refusal, kind=family(FETCH), now=now))
+            return refusal
+        by_emergency: set[ContentHash] = set()
         released = [
             self._release(document, request, requester, by_emergency)
             for document in request.documents
         ]
         if by_emergency:
-            self.emergencies.note(
-                requester.peer,
-                requester.organisation,
-                rules=list(dict.fromkeys(by_emergency.values())),
-                request=family(FETCH),
-                user=request.user,
-                audit=request.audit,
-                reason=request.reason or "",
-                documents=list(by_emergency),
-            )
+            notes = [note for _, note in released if note.content_hash in by_emergency]
+            self._tell_emergency(request, requester, notes, family(FETCH))
         items = tuple(item for item, _ in released)
         self._activity.tell(
             FetchAnswered(
@@ -381,11 +381,11 @@ class Service:
         content_hash: ContentHash,
         request: FetchRequest,
         requester: Requester,
-        by_emergency: dict[ContentHash, str],
+        by_emergency: set[ContentHash],
     ) -> tuple[FetchedDocument | FetchRefused, DocumentNote]:
         """What is sent of a document, and what is noted about it.
 
-        What an emergency rule alone lets out is added, with the rule, to `by_emergency`.
+        What an emergency rule alone lets out is added to `by_emergency`.
         """
         note = DocumentNote(content_hash=content_hash, given=Given.NOTHING)
         now = self._clock()
@@ -428,14 +428,14 @@ class Service:
                     now=self._clock(),
                 )
                 if decision.emergency:
-                    by_emergency[content_hash] = decision.rule
+                    by_emergency.add(content_hash)
                 delivered = FetchedDocument(
                     content_hash=content_hash,
                     content=content,
                     attribution=stored.links,
                     release=release,
                 )
-                return delivered, replace(note, given=Given(view.value))
+                return delivered, replace(note, given=Given(view.value), redacted=redacted_by)
             logger.info(
                 "denied %s a fetch of %s: %s", requester.peer, content_hash[:16], decision.reason
             )
@@ -464,30 +464,42 @@ class Service:
         return FetchRefused(content_hash, RefusalCode.INTERNAL, NOT_REDACTED)
 
     def _note_emergency(
-        self, request: QueryRequest, requester: Requester, reply: QueryResult, now: float
+        self, request: QueryRequest, requester: Requester, reply: QueryResult, decide: Decide
     ) -> None:
         """Note the documents of an answer that an emergency rule alone let out."""
-        decide = self._deciding(request, requester, now)
-        rules: dict[str, None] = {}
-        documents = []
+        notes = []
         for document in reply.documents:
-            held = self._holdings.get(document.content_hash)
-            decisions = [decide(stored.collection, stored.terms) for stored in held]
-            allowing = [decision for decision in decisions if decision.allowed]
-            if allowing and all(decision.emergency for decision in allowing):
-                rules[allowing[0].rule] = None
-                documents.append(document.content_hash)
-        if documents:
-            self.emergencies.note(
-                requester.peer,
-                requester.organisation,
-                rules=list(rules),
-                request=family(QUERY),
-                user=request.user,
-                audit=request.audit,
-                reason=request.reason or "",
-                documents=documents,
-            )
+            decisions = [
+                (stored.collection, decide(stored.collection, stored.terms))
+                for stored in self._holdings.get(document.content_hash)
+            ]
+            allowing = [(name, decision) for name, decision in decisions if decision.allowed]
+            if allowing and all(decision.emergency for _, decision in allowing):
+                name, decision = allowing[0]
+                notes.append(result_note(document, collection=name, rule=decision.rule))
+        if notes:
+            self._tell_emergency(request, requester, notes, family(QUERY))
+
+    def _tell_emergency(
+        self,
+        request: QueryRequest | FetchRequest,
+        requester: Requester,
+        notes: Sequence[DocumentNote],
+        kind: str,
+    ) -> None:
+        """Record and raise the alarm that emergency rules alone let out documents."""
+        rules = list(dict.fromkeys(note.rule for note in notes))
+        self._audit.record(emergency_access(request, requester, rules, notes))
+        self.emergencies.note(
+            requester.peer,
+            requester.organisation,
+            rules=rules,
+            request=kind,
+            user=request.user,
+            audit=request.audit,
+            reason=request.reason or "",
+            documents=[note.content_hash for note in notes],
+        )
 
     # Advertising.
 

@@ -4,7 +4,8 @@ Three things are counted for every peer, in memory that is bounded for each and 
 
 - requests and bytes, in token buckets, so that a flood is refused at the cost of a refusal;
 - near-identical queries: repeating one with small changes and watching what differs tells what an
-  answer is meant to hide (SHRINE locks out on repeated queries for this reason);
+  answer is meant to hide (SHRINE locks out on repeated queries for this reason). Their embeddings
+  are kept for as long as a repetition counts, `window_s`, whatever the asker allows to remember;
 - fetches of what no query of the peer was answered with: guessing hashes tells what is held, even
   though a forbidden document and a missing one are refused alike.
 
@@ -101,6 +102,13 @@ class _Asked:
 
     def __len__(self) -> int:
         return len(self._left)
+
+    def forget_expired(self, window_s: float, now: float) -> None:
+        """Drop queries not asked for `window_s`: as often as a fresh one they may be repeated."""
+        kept = [row for row, left in self._left.items() if now - left.at < window_s]
+        if len(kept) < len(self._left):
+            self._rows, self._scales = self._rows[kept], self._scales[kept]
+            self._left = {row: self._left[old] for row, old in enumerate(kept)}
 
     def left(self, embedding: Vector, similarity: float, fresh: TokenBucket) -> TokenBucket:
         """How often a query may still be repeated; `fresh` for one unlike the others."""
@@ -217,6 +225,7 @@ class Limits:
         asked = account.asked.setdefault(len(embedding), _Asked(len(embedding)))
         most = settings.repeated_queries
         fresh = TokenBucket(most, most / settings.window_s, now)
+        asked.forget_expired(settings.window_s, now)
         left = asked.left(embedding, settings.repeat_similarity, fresh)
         if not left.wait_s(1, now):
             left.take(1, now)
@@ -227,6 +236,14 @@ class Limits:
             f"more than {most} near-identical queries in {settings.window_s:g} s",
             now,
         )
+
+    def forget_expired(self, now: float) -> None:
+        """Drop the embeddings of queries that were not asked for `window_s`."""
+        for account in self._accounts.values():
+            for dimension, asked in list(account.asked.items()):
+                asked.forget_expired(self._settings.window_s, now)
+                if not asked:
+                    del account.asked[dimension]
 
     def note_results(self, peer: PeerId, documents: Sequence[ContentHash], now: float) -> None:
         """Remember which documents a query of `peer` was answered with."""

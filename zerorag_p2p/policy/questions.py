@@ -15,6 +15,7 @@ from zerorag_p2p.model import PeerId, Vector
 class RecentQuestions:
     """Embeddings of the questions of each peer, by audit reference, for `QUESTION_JUDGED_S`.
 
+    Questions that are not to be remembered are among them: what is fetched is judged by them.
     A peer has `JUDGED_QUESTIONS_PER_PEER` of them and all together `JUDGED_QUESTIONS`; the oldest
     goes first. Of two questions under one reference the later counts.
     """
@@ -28,7 +29,7 @@ class RecentQuestions:
 
     def note(self, peer: PeerId, audit: str, query: Vector, now: float) -> None:
         """Remember that `peer` asked `query` under `audit` at unix time `now`."""
-        self._expire(now)
+        self.forget_expired(now)
         self._drop((peer, audit))
         mine = self._by_peer.get(peer)
         if mine is not None and len(mine) >= JUDGED_QUESTIONS_PER_PEER:
@@ -40,11 +41,12 @@ class RecentQuestions:
 
     def find(self, peer: PeerId, audit: str, now: float) -> Vector | None:
         """The question of `peer` under `audit`, if it was asked lately."""
-        self._expire(now)
+        self.forget_expired(now)
         entry = self._entries.get((peer, audit))
         return None if entry is None else entry[1]
 
-    def _expire(self, now: float) -> None:
+    def forget_expired(self, now: float) -> None:
+        """Drop what was asked `QUESTION_JUDGED_S` ago or earlier."""
         while self._entries:
             key, (expires_at, _) = next(iter(self._entries.items()))
             if now < expires_at:

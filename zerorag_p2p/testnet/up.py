@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import resource
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -29,8 +30,8 @@ from zerorag_p2p.testnet.testnet import Testnet, TestnetNode
 
 Json: TypeAlias = dict[str, Any]
 
-#: Nodes that get a socket of their own; more would cost too many descriptors.
-MAX_SERVED: Final = 100
+#: Nodes that get a home with a socket at most: as many as a testnet may be started with.
+MAX_SERVED: Final = 1_000
 
 #: The file in the testnet's folder that nodes log to.
 LOG_NAME: Final = "testnet.log"
@@ -99,6 +100,7 @@ def run_testnet(
         ZeroRagError: It cannot start.
     """
     return_large_memory()
+    _allow_descriptors()
     trio.run(
         partial(
             _run,
@@ -162,16 +164,32 @@ async def serving(
                 _remove_home(home)
 
         async def serve_nodes(nodes: Sequence[TestnetNode]) -> None:
-            for node in nodes:
-                if len(nursery.child_tasks) < MAX_SERVED:
-                    served = trio.Event()
-                    nursery.start_soon(serve_node, node, served)
-                    await served.wait()
+            places = max(_served_limit() - len(nursery.child_tasks), 0)
+            served = [(node, trio.Event()) for node in nodes[:places]]
+            # All at once: while nodes get to know each other, every turn of a task takes long.
+            for node, event in served:
+                nursery.start_soon(serve_node, node, event)
+            for _, event in served:
+                await event.wait()
 
         await serve_nodes(list(testnet.nodes.values()))
         testnet_app = build_testnet_app(live, shutdown, serve_nodes)
         async with listening(testnet_app, Home(folder.root), shutdown):
             yield live
+
+
+def _allow_descriptors() -> None:
+    """Let this process open as many descriptors as the system grants it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _served_limit() -> int:
+    """How many nodes get a socket: it takes a descriptor, and as many are left for all else."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return MAX_SERVED
+    return min(MAX_SERVED, descriptors // 2)
 
 
 def _make_home(home: Home, node: TestnetNode) -> None:
