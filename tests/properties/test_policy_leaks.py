@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.node.lab import Lab
+from zerorag_p2p.audit.events import Event, event_fields
 from zerorag_p2p.config import NO_LIMITS
 from zerorag_p2p.control.policies import Owner, Trial, check
 from zerorag_p2p.embedding.hashing import HashingEmbedder
@@ -37,6 +38,7 @@ from zerorag_p2p.model import (
     hash_content,
     hash_prefix,
 )
+from zerorag_p2p.node.auditing import NoAudit
 from zerorag_p2p.node.core import NodeCore
 from zerorag_p2p.node.directory import Directory
 from zerorag_p2p.node.files import load_identity
@@ -183,6 +185,7 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owned]:
             bootstrap=(),
             clock=lambda: NOW,
             randomness=random.Random(0),
+            audit=Recording(),
         )
         core.sessions.get = lambda peer: object()  # type: ignore[assignment, method-assign, return-value]
         owner = Owner(
@@ -291,15 +294,34 @@ def fetch(owned: Owned, name: str, **changes: Any) -> tuple[bytes, set[ContentHa
     return reply, delivered
 
 
-class Logged(logging.Handler):
-    """Everything that is logged meanwhile."""
+class Recording(NoAudit):
+    """Keeps what a node would write into its audit log, as it would be written."""
+
+    active = True
 
     def __init__(self) -> None:
+        self.fields: list[dict[str, Any]] = []
+
+    def record(self, event: Event) -> None:
+        self.fields.append(event_fields(event))
+
+
+class Logged(logging.Handler):
+    """Everything that is logged meanwhile, and recorded in the audit log of `core`."""
+
+    def __init__(self, core: NodeCore) -> None:
         super().__init__(logging.DEBUG)
-        self.text = ""
+        assert isinstance(core.audit, Recording)
+        self.recorded = core.audit.fields
+        self.recorded.clear()
+        self._lines = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self._lines}{self.recorded}"
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.text += f"{record.getMessage()}\n"
+        self._lines += f"{record.getMessage()}\n"
 
     def __enter__(self) -> Logged:
         logging.getLogger("zerorag").addHandler(self)
@@ -330,7 +352,7 @@ def test_answers_hold_what_the_dry_run_allows_and_nothing_else(
     put_in_force(owned, policy)
     asked: dict[str, Any] = {"purpose": purpose.value, "view": view.value, "reason": reason}
     findable = owned.allowed(Act.RESULT, name, {**asked, "query": question})
-    with Logged() as logged:
+    with Logged(owned.core) as logged:
         reply, result = ask(
             owned,
             name,
@@ -348,6 +370,10 @@ def test_answers_hold_what_the_dry_run_allows_and_nothing_else(
         assert result.count is None
         assert {item.content_hash for item in result.documents} == findable
     shown = set() if view is View.COUNT else findable
+    (entry,) = (item for item in logged.recorded if item["kind"] == "query-answered")
+    assert {item["hash"] for item in entry.get("documents", ())} == {
+        bytes.fromhex(item) for item in shown
+    }
     for content_hash, (title, text) in owned.texts.items():
         told = content_hash in shown
         assert (bytes.fromhex(content_hash) in reply) is told
@@ -359,7 +385,7 @@ def test_answers_hold_what_the_dry_run_allows_and_nothing_else(
     # The same person fetches everything, under the same reference and under another.
     for audit, known in (("a", question), ("b", None)):
         deliverable = owned.allowed(Act.FETCH, name, {**asked, "query": known})
-        with Logged() as logged:
+        with Logged(owned.core) as logged:
             reply, delivered = fetch(
                 owned, name, purpose=purpose, view=view, audit=audit, reason=reason or None
             )

@@ -1,14 +1,73 @@
 """The folder of a testnet: whose it is, and what is left in it."""
 
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import trio
 from rich.console import Console
 
+from tests.testnet.nets import workload
 from zerorag_p2p.cli.testnet_table import _table
+from zerorag_p2p.client import Client
 from zerorag_p2p.errors import ConfigError, LocalError
 from zerorag_p2p.home import TestnetFolder
-from zerorag_p2p.testnet.up import claimed
+from zerorag_p2p.testnet import up
+from zerorag_p2p.testnet.sources import Source
+from zerorag_p2p.testnet.testnet import Testnet, TestnetNode
+from zerorag_p2p.testnet.up import claimed, serving
+from zerorag_p2p.tui.nodes import TestnetNodes
+
+
+class _Asleep(Testnet):
+    """A testnet whose nodes never start: what serves them is there, and little else."""
+
+    async def _start(self, node: TestnetNode) -> None:
+        del node
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def short_folder() -> Iterator[TestnetFolder]:
+    """A folder with a path that sockets can have."""
+    folder = Path(tempfile.mkdtemp(prefix="zerorag-test-"))
+    yield TestnetFolder(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+async def test_each_of_500_nodes_can_be_watched(short_folder: TestnetFolder) -> None:
+    nodes = TestnetNodes(short_folder)
+    made, shutdown = workload(500), trio.Event()
+
+    def ask_the_last() -> None:
+        with Client(short_folder.node("p499")) as client:
+            client.status()
+
+    async with serving(short_folder, _Asleep(made), Source(made), shutdown):
+        assert nodes.names() == [f"p{number}" for number in range(500)]
+        with pytest.raises(LocalError, match="p499 was killed"):
+            await trio.to_thread.run_sync(ask_the_last)
+        shutdown.set()
+    assert nodes.names() == []
+
+
+async def test_nodes_beyond_what_descriptors_allow_are_listed_as_not_watchable(
+    short_folder: TestnetFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = SimpleNamespace(getrlimit=lambda _: (13, 13), RLIMIT_NOFILE=0, RLIM_INFINITY=-1)
+    monkeypatch.setattr(up, "resource", few)
+    nodes = TestnetNodes(short_folder)
+    made, shutdown = workload(), trio.Event()
+    async with serving(short_folder, _Asleep(made), Source(made), shutdown) as live:
+        rows = await trio.to_thread.run_sync(asyncio.run, nodes.rows())
+        assert [row["name"] for row in rows] == list(live.testnet.nodes)
+        assert [row.get("watchable", True) for row in rows] == [True] * 6 + [False] * 2
+        assert nodes.names() == [row["name"] for row in rows[:6]]
+        shutdown.set()
 
 
 def test_what_a_killed_testnet_left_is_removed(tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ class _Grown:
         self.node = RecordedNode()
 
     def names(self) -> list[str]:
-        return ["p0", "p2", "p10"] if self.runs else []
+        return ["p0", "p2", "p10"] if self.runs else []  # and p11, which cannot be watched
 
     def open(self, name: str) -> RecordedNode:
         del name
@@ -351,7 +351,7 @@ class _Grown:
     async def rows(self) -> list[Json]:
         if not self.runs:
             raise NodeNotRunningError("no testnet is running")
-        states = {"p0": "running", "p2": "frozen", "p10": "running"}
+        states = {"p0": "running", "p2": "frozen", "p10": "running", "p11": "running"}
         return [
             {
                 "name": name,
@@ -359,8 +359,9 @@ class _Grown:
                 "state": states[name],
                 "misbehaving": "tarpit" if name == "p0" else "",
                 "clock_skew_s": -5.0 if name == "p10" else 0.0,
+                "watchable": name in self.names(),
             }
-            for name in self.names()
+            for name in states
         ]
 
 
@@ -371,9 +372,12 @@ def test_nodes_of_a_testnet_are_chosen_by_what_was_done_to_them() -> None:
         await shows(app, pilot, "p0 [1/3]")
         await pilot.press("n")
         await shows(app, pilot, "tarpit", "frozen", "clock -5 s")
-        lines = screen(app).splitlines()[2:5]
-        assert [line.split()[0] for line in lines] == ["p0", "p2", "p10"]
+        lines = screen(app).splitlines()[2:6]
+        assert [line.split()[0] for line in lines] == ["p0", "p2", "p10", "p11"]
+        assert "no home" in lines[3]
         await pilot.press("end", "enter")
+        await shows(app, pilot, "p11 has no home")
+        await pilot.press("up", "enter")
         await shows(app, pilot, "p10 [3/3]")
         await pilot.press("n")
         nodes.runs = False

@@ -27,7 +27,8 @@ class Nodes(Protocol):
     async def rows(self) -> Sequence[Json]:
         """How each node is, in the words of `Testnet.snapshot`.
 
-        Of a node that cannot be asked only "name" and "state" are there.
+        Of a node that cannot be asked only "name" and "state" are there. One that `open` does not
+        know has "watchable", which is false.
 
         Raises:
             ZeroRagError: None of them can be asked.
@@ -74,7 +75,7 @@ class NamedNodes:
 
 
 class TestnetNodes:
-    """Implements `Nodes` for those nodes of a running testnet that have a home in its folder."""
+    """Implements `Nodes` for a running testnet; nodes with a home in its folder can be watched."""
 
     __test__ = False  # pytest takes a class of this name for tests
 
@@ -95,7 +96,9 @@ class TestnetNodes:
         """See `Nodes`."""
         snapshot = await asyncio.to_thread(self._snapshot)
         names = set(self.names())
-        return [row for row in snapshot["rows"] if row["name"] in names]
+        return [
+            row if row["name"] in names else {**row, "watchable": False} for row in snapshot["rows"]
+        ]
 
     def _snapshot(self) -> Json:
         with TestnetClient(self._folder) as client:

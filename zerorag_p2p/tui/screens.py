@@ -212,6 +212,10 @@ class NodesScreen(Screen[str | None]):
             await asyncio.sleep(TOP_REFRESH_S)
 
     def on_row_table_chosen(self, message: RowTable.Chosen) -> None:
-        """Take the chosen node."""
+        """Take the chosen node, if it can be watched."""
         message.stop()
-        self.dismiss(message.row["name"])
+        name = message.row["name"]
+        if message.row.get("watchable", True):
+            self.dismiss(name)
+        else:
+            self.notify(f"{name} has no home in the testnet's folder, so it cannot be watched")

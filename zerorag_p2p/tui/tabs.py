@@ -436,9 +436,11 @@ def _natural(row: Json) -> list[int | str]:
 
 
 def _condition(row: Json, now: float) -> str:
-    """The state of a node; of one that runs rather what was done to it in a testnet."""
+    """The state of a node; of one that runs rather what is special about it in a testnet."""
     del now
-    done = [row["misbehaving"]] if row.get("misbehaving") else []
+    done = [] if row.get("watchable", True) else ["no home"]
+    if row.get("misbehaving"):
+        done.append(row["misbehaving"])
     if row.get("clock_skew_s"):
         done.append(f"clock {row['clock_skew_s']:+g} s")
     state = row.get("state", "-")
