@@ -25,7 +25,7 @@ from zerorag_p2p.identity.attribution import (
 from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.keys import Identity
 from zerorag_p2p.identity.withdrawal import encode_withdrawal
-from zerorag_p2p.membership.events import ObjectKind, ObjectPublished
+from zerorag_p2p.membership.events import WithdrawalPublished
 from zerorag_p2p.model import ContentHash, PeerId, Purpose, SharingTerms
 from zerorag_p2p.node import serving
 from zerorag_p2p.node.files import load_identity
@@ -201,9 +201,7 @@ async def test_a_node_that_was_away_learns_of_withdrawals(tmp_path: Path, networ
         await eventually(lambda: bob.status()["withdrawals"] == 1)
         # Rumours have died away by then: what it learns, it asks for.
         for node in (ann, bob):
-            await eventually(
-                lambda node=node: not node.core.membership._news._objects[ObjectKind.WITHDRAWAL]
-            )
+            await eventually(lambda node=node: not node.core.membership._news._withdrawals)
         async with lab.node("cid") as again:
             await eventually(lambda: gone(again, content_hash))
         assert lab.homes["cid"].home.withdrawals.exists()
@@ -434,7 +432,7 @@ async def test_a_member_cannot_withdraw_for_an_owner(
         forged = replace(genuine, collection=None, documents=(content_hash,))
         key = load_identity(lab.homes["bob"].home.key)
         sealed = seal(key, Domain.WITHDRAWAL, encode_withdrawal(forged))
-        bob.core._gossip._handle(ObjectPublished(ObjectKind.WITHDRAWAL, "forged", sealed))
+        bob.core._gossip._handle(WithdrawalPublished(sealed))
         await eventually(lambda: f"{bob.peer_id} withdraws documents of" in caplog.text)
         await eventually(lambda: cid.status()["withdrawals"] == 1)  # Ann's own, of something else
         assert not gone(cid, content_hash)
@@ -462,7 +460,7 @@ async def test_a_replayed_withdrawal_has_no_effect_on_what_is_newer(tmp_path: Pa
         assert (await keep(cid, content_hash, ann.peer_id)).kept
         cid.core.withdrawals._book.expire(2**40)  # as if it had never heard of it
         assert cid.status()["withdrawals"] == 0
-        bob.core._gossip._handle(ObjectPublished(ObjectKind.WITHDRAWAL, "replayed", old))
+        bob.core._gossip._handle(WithdrawalPublished(old))
         await eventually(lambda: cid.status()["withdrawals"] == 1)
         assert not gone(cid, content_hash)
         document = await bob.get(content_hash, peer=cid.peer_id)

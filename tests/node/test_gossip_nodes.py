@@ -11,13 +11,10 @@ import pytest
 from tests.node.lab import NETWORKS, Lab, eventually
 from zerorag_p2p.config import NodeConfig
 from zerorag_p2p.control import consortium
-from zerorag_p2p.identity.envelope import Domain, seal
 from zerorag_p2p.identity.roster import open_roster
 from zerorag_p2p.membership.detector import PeerState
-from zerorag_p2p.membership.events import ObjectKind, ObjectPublished
 from zerorag_p2p.node.files import load_identity
 from zerorag_p2p.node.runtime import Node
-from zerorag_p2p.wire.gossip import Revocation, encode_revocation
 
 NAMES = ["ann", "bob", "cid", "dan"]
 
@@ -129,32 +126,3 @@ async def test_a_newer_roster_travels_evicts_and_is_kept(tmp_path: Path, network
             )
             assert dan not in view(node)
             assert lab.homes[name].home.roster.read_bytes() == roster
-
-
-async def test_a_revocation_counts_before_the_roster_that_says_so(
-    tmp_path: Path, network: str
-) -> None:
-    lab = Lab(tmp_path, network, NAMES)
-    async with AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(lab.node(name)) for name in NAMES]
-        dan = lab.peer("dan")
-        await eventually(lambda: all(dan in view(node) for node in nodes[:3]))
-        revocation = Revocation(
-            consortium=nodes[0].core.directory.roster.consortium,
-            peer=dan,
-            date=1_800_000_000,
-            reason="its key was stolen",
-        )
-        authority = load_identity(lab.homes["ann"].home.authority_key)
-        sealed = seal(authority, Domain.REVOCATION, encode_revocation(revocation))
-        forged = seal(nodes[1].core.identity, Domain.REVOCATION, encode_revocation(revocation))
-        ann = nodes[0].core._gossip
-        ann._handle(ObjectPublished(ObjectKind.REVOCATION, "forged", forged))
-        ann._handle(ObjectPublished(ObjectKind.REVOCATION, "genuine", sealed))
-        for node in nodes[1:3]:
-            await eventually(lambda node=node: not node.core.directory.admits(dan, 1_900_000_000))
-            await eventually(
-                lambda node=node: (
-                    dan not in {row["peer"] for row in node.peers() if row["connected"]}
-                )
-            )

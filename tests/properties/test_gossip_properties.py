@@ -20,17 +20,15 @@ from zerorag_p2p.config import (
     MAX_GOSSIP_AGE,
     MAX_GOSSIP_ENTRIES,
     MAX_GOSSIP_RECORDS,
-    MAX_GOSSIP_REVOCATIONS,
     MAX_GOSSIP_UPDATES,
     MAX_GOSSIP_WITHDRAWALS,
     MAX_INTEGER,
     MAX_KNOWN_ADVERTISEMENTS,
     MAX_PULLED_WITHDRAWALS,
     RECORD_LIMIT,
-    REVOCATION_LIMIT,
     WITHDRAWAL_LIMIT,
 )
-from zerorag_p2p.errors import DecodeError, UsageError
+from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.identity.keys import peer_id_from_public_key
 from zerorag_p2p.identity.withdrawal import decode_withdrawal
 from zerorag_p2p.wire.embedding import transmitted
@@ -48,7 +46,6 @@ from zerorag_p2p.wire.gossip import (
     PassedOn,
     Ping,
     PingRequest,
-    Revocation,
     RosterReply,
     RosterRequest,
     Update,
@@ -56,10 +53,8 @@ from zerorag_p2p.wire.gossip import (
     WithdrawalsRequest,
     decode_gossip,
     decode_gossip_reply,
-    decode_revocation,
     encode_gossip,
     encode_gossip_reply,
-    encode_revocation,
 )
 
 VECTORS = Path(__file__).parents[2] / "protocols/gossip/vectors/valid.json"
@@ -79,7 +74,6 @@ news = st.builds(
     roster_version=st.none() | st.integers(0, MAX_INTEGER),
     records=objects,
     updates=updates,
-    revocations=objects,
     withdrawals=objects,
     withdrawals_held=st.just(b"") | st.binary(min_size=16, max_size=16),
 )
@@ -130,7 +124,7 @@ def test_altered_messages(data: bytes, changes: list[tuple[int, int]], cut: int)
     for place, value in changes:
         changed[place % len(changed)] = value
     for message in (bytes(changed), bytes(changed[: cut % len(changed)])):
-        for decode in (decode_gossip, decode_revocation, decode_withdrawal):
+        for decode in (decode_gossip, decode_withdrawal):
             with contextlib.suppress(DecodeError):
                 decode(message)
         for asked in (Exchange(()), Ping(), RosterRequest(1), AdvertisementsRequest(())):
@@ -150,7 +144,6 @@ def test_the_fullest_message_fits() -> None:
         updates=tuple(
             Update(peer, Accusation.SUSPECT, MAX_INTEGER) for peer in everybody[:MAX_GOSSIP_UPDATES]
         ),
-        revocations=filled(MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
         withdrawals=filled(MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
     )
     entries = tuple(
@@ -216,11 +209,3 @@ def test_the_most_withdrawals_fit_one_reply() -> None:
     fullest = WithdrawalsReply(filled(MAX_PULLED_WITHDRAWALS, WITHDRAWAL_LIMIT))
     encoded = encode_gossip_reply(fullest)
     assert decode_gossip_reply(encoded, asked=WithdrawalsRequest(())) == fullest
-
-
-def test_nobody_signs_what_everybody_would_refuse() -> None:
-    peer = peer_id_from_public_key(bytes(32))
-    good = Revocation(consortium="sample", peer=peer, date=1, reason="left")
-    assert decode_revocation(encode_revocation(good)) == good
-    with pytest.raises(UsageError, match="cannot be printed"):
-        encode_revocation(Revocation(consortium="sample", peer=peer, date=1, reason="a\nb"))

@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from tests.testnet.nets import eventually
-from zerorag_p2p.membership.events import ObjectKind
 from zerorag_p2p.model import ContentHash, SharingTerms
 from zerorag_p2p.node.reports import DocumentStatus
 from zerorag_p2p.policy.sharing import Sharing
@@ -48,7 +47,7 @@ def spread(testnet: Testnet) -> tuple[ContentHash, list[TestnetNode]]:
 def rumours(node: TestnetNode) -> int:
     """How many withdrawals a node passes on unasked."""
     assert node.core is not None
-    return len(node.core.membership._news._objects[ObjectKind.WITHDRAWAL])
+    return len(node.core.membership._news._withdrawals)
 
 
 @pytest.mark.slow

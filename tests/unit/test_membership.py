@@ -18,16 +18,14 @@ from zerorag_p2p.membership.events import (
     ContactSucceeded,
     Effect,
     Event,
-    JudgeObject,
     JudgeRoster,
+    JudgeWithdrawal,
     LearnRecord,
     NeighborsChanged,
     NoteDied,
     NoteMisbehaved,
     NoteRecovered,
     NoteSuspected,
-    ObjectKind,
-    ObjectPublished,
     RecordReceived,
     RelayEnded,
     RelayPing,
@@ -39,6 +37,7 @@ from zerorag_p2p.membership.events import (
     Send,
     Started,
     TimerFired,
+    WithdrawalPublished,
 )
 from zerorag_p2p.membership.membership import Membership
 from zerorag_p2p.model import PeerId, RefusalCode
@@ -404,28 +403,23 @@ def test_who_leaves_the_roster_leaves_view_and_records() -> None:
     assert setup.membership.handle(ContactFailed(BOB.peer_id), NOW) == []
 
 
-def test_objects_are_judged_once_and_passed_on_when_published() -> None:
+def test_withdrawals_are_judged_once_and_passed_on_when_published() -> None:
     setup = Setup()
-    effects = setup.tell(revocations=(b"revocation",), withdrawals=(b"w",))
-    judged = [effect for effect in effects if isinstance(effect, JudgeObject)]
-    assert judged == [
-        JudgeObject(ALICE.peer_id, ObjectKind.REVOCATION, b"revocation"),
-        JudgeObject(ALICE.peer_id, ObjectKind.WITHDRAWAL, b"w"),
-    ]
+    effects = setup.tell(withdrawals=(b"w",))
+    judged = [effect for effect in effects if isinstance(effect, JudgeWithdrawal)]
+    assert judged == [JudgeWithdrawal(ALICE.peer_id, b"w")]
     news = reply_news(effects)
     assert news == News(roster_version=3), "nothing is passed on before it was judged"
-    published = ObjectPublished(ObjectKind.REVOCATION, "bob", b"revocation")
-    setup.membership.handle(published, NOW)
-    effects = setup.tell(revocations=(b"revocation",), sender=BOB)
-    assert not [effect for effect in effects if isinstance(effect, JudgeObject)]
-    assert reply_news(effects).revocations == (b"revocation",)
+    setup.membership.handle(WithdrawalPublished(b"w"), NOW)
+    effects = setup.tell(withdrawals=(b"w",), sender=BOB)
+    assert not [effect for effect in effects if isinstance(effect, JudgeWithdrawal)]
+    assert reply_news(effects).withdrawals == (b"w",)
 
 
-def test_an_object_that_is_too_long_is_not_published() -> None:
+def test_a_withdrawal_that_is_too_long_is_not_published() -> None:
     setup = Setup()
-    data = bytes(WITHDRAWAL_LIMIT + 1)
     with pytest.raises(UsageError, match="at most"):
-        setup.membership.handle(ObjectPublished(ObjectKind.WITHDRAWAL, "alice", data), NOW)
+        setup.membership.handle(WithdrawalPublished(bytes(WITHDRAWAL_LIMIT + 1)), NOW)
 
 
 def test_new_addresses_are_told() -> None:

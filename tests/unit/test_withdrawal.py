@@ -79,7 +79,7 @@ class TestSealing:
             open_withdrawal(sealed)
 
     def test_no_other_message_of_the_owner_is_a_withdrawal(self) -> None:
-        sealed = seal(OWNER, Domain.REVOCATION, encode_withdrawal(withdrawn()))
+        sealed = seal(OWNER, Domain.ADVERTISEMENT, encode_withdrawal(withdrawn()))
         with pytest.raises(IntegrityError, match="withdrawal/1"):
             open_withdrawal(sealed)
 

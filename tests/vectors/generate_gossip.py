@@ -43,7 +43,6 @@ from zerorag_p2p.wire.gossip import (
     advertisement_digest,
     decode_gossip,
     decode_gossip_reply,
-    decode_revocation,
 )
 
 OWN_RECORD = sign_record(ALICE, ["/ip4/192.0.2.1/tcp/4001"], NOW)
@@ -65,7 +64,6 @@ ASKED = {
 DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Any]] = {
     "gossip": lambda data, _: decode_gossip(data),
     "gossip-reply": lambda data, vector: decode_gossip_reply(data, asked=ASKED[vector["asked"]]),
-    "revocation": lambda data, _: decode_revocation(data),
     "withdrawal": lambda data, _: decode_withdrawal(data),
     "audit-head": lambda data, _: decode_head(data, ALICE.peer_id),
 }
@@ -80,7 +78,6 @@ def build() -> dict[str, Any]:
                 vector("gossip-reply", name, fields, asked=asked)
                 for name, (asked, fields) in replies().items()
             ),
-            vector("revocation", "revocation", revocation()),
             vector("withdrawal", "withdrawal", withdrawal()),
             vector("withdrawal", "two documents", withdrawal(documents=[HASH, OTHER_HASH])),
             vector("withdrawal", "document of a collection", withdrawal(collection="guidelines")),
@@ -102,7 +99,6 @@ def build() -> dict[str, Any]:
             *broken("gossip-reply", invalid_rosters(), asked="get-roster"),
             *broken("gossip-reply", invalid_advertisements(), asked="get-advertisements"),
             *broken("gossip-reply", invalid_pulled_withdrawals(), asked="get-withdrawals"),
-            *broken("revocation", invalid_revocations()),
             *broken("withdrawal", invalid_withdrawals()),
             *broken("audit-head", invalid_audit_heads()),
         ],
@@ -168,15 +164,6 @@ def pulled_withdrawals(*sealed: bytes) -> dict[str, Any]:
     return {"type": "withdrawals", "withdrawals": list(sealed)}
 
 
-def revocation(**fields: Any) -> dict[str, Any]:
-    return {
-        "consortium": "sample",
-        "peer": CAROL.peer_id,
-        "date": NOW,
-        "reason": "the key was stolen",
-    } | fields
-
-
 def withdrawal(**fields: Any) -> dict[str, Any]:
     return {
         "owner": BOB.peer_id,
@@ -190,7 +177,6 @@ def withdrawal(**fields: Any) -> dict[str, Any]:
 OWN_ENTRY = entry(record=OWN_RECORD, age=0)
 SEALED_ADVERTISEMENT = b"sealed advertisement"
 DIGESTS = sorted([advertisement_digest(SEALED_ADVERTISEMENT), advertisement_digest(b"another one")])
-SEALED_REVOCATION = seal(ALICE, Domain.REVOCATION, cbor.encode(revocation()))
 SEALED_WITHDRAWAL = seal(BOB, Domain.WITHDRAWAL, cbor.encode(withdrawal()))
 WITHDRAWAL_DIGESTS = sorted([withdrawal_digest(SEALED_WITHDRAWAL), withdrawal_digest(b"another")])
 WITHDRAWALS_HELD = hashlib.sha256(b"".join(WITHDRAWAL_DIGESTS)).digest()[:SUMMARY_BYTES]
@@ -201,7 +187,6 @@ def requests() -> dict[str, dict[str, Any]]:
         "roster-version": 4,
         "records": [RECORD],
         "updates": [update(), update(peer=BOB.peer_id, state="dead", incarnation=7)],
-        "revocations": [SEALED_REVOCATION],
         "withdrawals": [SEALED_WITHDRAWAL],
         "withdrawals-held": WITHDRAWALS_HELD,
     }
@@ -304,8 +289,7 @@ def invalid_requests() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
             ping(updates=[without(update(), "incarnation")]),
             "'incarnation' is missing",
         ),
-        "33 revocations": (ping(revocations=many), "has 33 items"),
-        "revocation too long": (ping(revocations=[bytes(2_049)]), "1 to 2048 bytes"),
+        "33 withdrawals": (ping(withdrawals=many), "has 33 items"),
         "withdrawal too long": (ping(withdrawals=[bytes(2_049)]), "1 to 2048 bytes"),
         "withdrawals held by half a digest": (
             ping(**{"withdrawals-held": bytes(8)}),
@@ -396,16 +380,6 @@ def invalid_advertisements() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
             "1 to 4096 bytes",
         ),
         "advertisement with more": (advertisements(item | {"owner": ""}), "unknown keys"),
-    }
-
-
-def invalid_revocations() -> dict[str, tuple[dict[str, Any] | bytes, str]]:
-    return {
-        "revocation without a reason": (revocation(reason=""), "1 to 512 bytes"),
-        "reason on two lines": (revocation(reason="stolen\nkey"), "cannot be printed"),
-        "revocation of nobody": (without(revocation(), "peer"), "'peer' is missing"),
-        "revocation in no consortium": (without(revocation(), "consortium"), "is missing"),
-        "revocation with more": (revocation(until=NOW), "unknown keys"),
     }
 
 

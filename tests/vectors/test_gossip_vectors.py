@@ -10,12 +10,7 @@ from tests.vectors import generate_gossip
 from zerorag_p2p.audit.heads import Head, encode_head
 from zerorag_p2p.errors import DecodeError
 from zerorag_p2p.identity.withdrawal import Withdrawal, encode_withdrawal
-from zerorag_p2p.wire.gossip import (
-    Revocation,
-    encode_gossip,
-    encode_gossip_reply,
-    encode_revocation,
-)
+from zerorag_p2p.wire.gossip import encode_gossip, encode_gossip_reply
 
 FOLDER = generate_gossip.PROTOCOLS / "gossip"
 
@@ -42,8 +37,6 @@ def test_valid_vector_is_what_its_value_encodes_to(vector: dict[str, Any]) -> No
         pytest.skip("unknown keys are ignored, so they cannot come back")
     value = decode(vector)
     match value:
-        case Revocation():
-            data = encode_revocation(value)
         case Withdrawal():
             data = encode_withdrawal(value)
         case Head():

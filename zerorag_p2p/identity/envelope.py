@@ -32,7 +32,6 @@ class Domain(enum.StrEnum):
     JOIN_REQUEST = "zerorag/join-request/1"
     HAND_OVER = "zerorag/hand-over/1"
     ADVERTISEMENT = "zerorag/advertisement/1"
-    REVOCATION = "zerorag/revocation/1"
     WITHDRAWAL = "zerorag/withdrawal/1"
     AUDIT_HEAD = "zerorag/audit-head/1"
     AUDIT_PURGE = "zerorag/audit-purge/1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,13 +19,6 @@ from zerorag_p2p.wire.refusal import Refusal
 
 #: What membership asks of other peers itself.
 MembershipRequest: TypeAlias = Exchange | Ping | PingRequest | RosterRequest
-
-
-class ObjectKind(enum.Enum):
-    """Signed objects of others that gossip carries and their receivers verify."""
-
-    REVOCATION = enum.auto()
-    WITHDRAWAL = enum.auto()
 
 
 # Events.
@@ -118,16 +110,10 @@ class AddressesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectPublished:
-    """A verified object, our own or another's, is to be passed on.
+class WithdrawalPublished:
+    """A verified withdrawal, our own or another's, is to be passed on."""
 
-    Attributes:
-        key: Names the object among its kind; a newer one under the same key replaces it.
-    """
-
-    kind: ObjectKind
-    key: str
-    data: bytes
+    sealed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +163,7 @@ Event: TypeAlias = (
     | NeighborsChanged
     | RosterChanged
     | AddressesChanged
-    | ObjectPublished
+    | WithdrawalPublished
     | PullEnded
     | PullWanted
     | AdvertisementsLost
@@ -252,12 +238,11 @@ class JudgeRoster:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeObject:
-    """Verify an object that `peer` passed on; if it is good and new, report `ObjectPublished`."""
+class JudgeWithdrawal:
+    """Verify what `peer` passed on; if it is good and new, report `WithdrawalPublished`."""
 
     peer: PeerId
-    kind: ObjectKind
-    data: bytes
+    sealed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +284,7 @@ Effect: TypeAlias = (
     | PullWithdrawals
     | LearnRecord
     | JudgeRoster
-    | JudgeObject
+    | JudgeWithdrawal
     | NoteSuspected
     | NoteRecovered
     | NoteDied

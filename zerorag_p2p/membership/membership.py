@@ -13,7 +13,7 @@ From then on the driver carries out every effect it is given and reports what ha
   or of the `RelayEnded` that follows a `RelayPing`, hold the `Reply`. Requests for the roster and
   for advertisements the driver answers itself.
 - `PullAdvertisements` tells when to ask whom; what is asked and kept is the owner's business.
-- `LearnRecord`, `JudgeRoster`, `JudgeObject` and the `Note...` effects are for the owner.
+- `LearnRecord`, `JudgeRoster`, `JudgeWithdrawal` and the `Note...` effects are for the owner.
 
 Time is unix seconds; randomness is given. The same events give the same effects. Everything that is
 kept is bounded by the roster or by a limit in `MembershipConfig`.
@@ -55,8 +55,8 @@ from zerorag_p2p.membership.events import (
     ContactSucceeded,
     Effect,
     Event,
-    JudgeObject,
     JudgeRoster,
+    JudgeWithdrawal,
     LearnRecord,
     MembershipRequest,
     NeighborsChanged,
@@ -64,7 +64,6 @@ from zerorag_p2p.membership.events import (
     NoteMisbehaved,
     NoteRecovered,
     NoteSuspected,
-    ObjectPublished,
     PullAdvertisements,
     PullEnded,
     PullWanted,
@@ -80,6 +79,7 @@ from zerorag_p2p.membership.events import (
     Send,
     Started,
     TimerFired,
+    WithdrawalPublished,
     WithdrawalsPulled,
 )
 from zerorag_p2p.membership.news import Corrections, NewsDesk
@@ -202,7 +202,7 @@ class Membership:
         Raises:
             DecodeError, IntegrityError: The record of a `RecordReceived` does not verify. What
                 peers send in gossip raises nothing.
-            UsageError: An object to publish is too long for gossip.
+            UsageError: A withdrawal to publish is too long for gossip.
         """
         match event:
             case Started():
@@ -236,8 +236,8 @@ class Membership:
                 self._pull_afresh(now)
             case AddressesChanged():
                 self._announce(max(int(now), self._own_record.sequence + 1))
-            case ObjectPublished(kind, key, data):
-                self._news.publish(kind, key, data)
+            case WithdrawalPublished(sealed):
+                self._news.publish_withdrawal(sealed)
             case PullEnded(peer, gained):
                 if self._pulls is not None:
                     self._pulls.on_ended(peer, gained=gained, now=now)
@@ -464,7 +464,7 @@ class Membership:
             self._learn(record, owed, effects)
         for update in message.news.updates:
             effects += self._on_update(update, owed, now)
-        effects += [JudgeObject(peer, *item) for item in self._news.unjudged(message.news)]
+        effects += [JudgeWithdrawal(peer, sealed) for sealed in self._news.unjudged(message.news)]
         if self._catching_up.wants(message.news.withdrawals_held, now):
             timeout_s = self._settings.ping_timeout_s * self.health_factor
             effects.append(PullWithdrawals(peer, message.news.withdrawals_held, timeout_s))

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Final
 
 from zerorag_p2p.config import (
     MAX_GOSSIP_RECORDS,
-    MAX_GOSSIP_REVOCATIONS,
     MAX_GOSSIP_UPDATES,
     MAX_GOSSIP_WITHDRAWALS,
-    REVOCATION_LIMIT,
     WITHDRAWAL_LIMIT,
     MembershipConfig,
 )
 from zerorag_p2p.errors import UsageError
-from zerorag_p2p.membership.events import ObjectKind
 from zerorag_p2p.membership.rumours import RumourQueue, retransmissions
 from zerorag_p2p.model import PeerId
 from zerorag_p2p.wire.gossip import News, Update
-
-_OBJECT_COUNT: Final = {
-    ObjectKind.REVOCATION: MAX_GOSSIP_REVOCATIONS,
-    ObjectKind.WITHDRAWAL: MAX_GOSSIP_WITHDRAWALS,
-}
-_OBJECT_LIMIT: Final = {
-    ObjectKind.REVOCATION: REVOCATION_LIMIT,
-    ObjectKind.WITHDRAWAL: WITHDRAWAL_LIMIT,
-}
 
 
 @dataclass(slots=True)
@@ -43,7 +30,7 @@ class Corrections:
 
 
 class NewsDesk:
-    """Rumours of every kind, and which objects of others have been judged already."""
+    """Rumours of every kind, and which withdrawals of others have been judged already."""
 
     def __init__(self, settings: MembershipConfig, members: int) -> None:
         self._settings = settings
@@ -51,10 +38,8 @@ class NewsDesk:
         limit = settings.rumour_limit
         self.records: RumourQueue[bytes] = RumourQueue(limit)
         self.updates: RumourQueue[Update] = RumourQueue(limit)
-        self._objects: dict[ObjectKind, RumourQueue[bytes]] = {
-            kind: RumourQueue(limit) for kind in ObjectKind
-        }
-        self._queues = (self.records, self.updates, *self._objects.values())
+        self._withdrawals: RumourQueue[bytes] = RumourQueue(limit)
+        self._queues = (self.records, self.updates, self._withdrawals)
         # Digests, the oldest first.
         self._judged: dict[bytes, None] = {}
 
@@ -76,35 +61,27 @@ class NewsDesk:
             roster_version=roster_version,
             records=tuple(records),
             updates=tuple(updates.values()),
-            revocations=self._take_objects(ObjectKind.REVOCATION, times),
-            withdrawals=self._take_objects(ObjectKind.WITHDRAWAL, times),
+            withdrawals=tuple(self._withdrawals.take(MAX_GOSSIP_WITHDRAWALS, times=times)),
             withdrawals_held=withdrawals_held,
         )
 
-    def _take_objects(self, kind: ObjectKind, times: int) -> tuple[bytes, ...]:
-        return tuple(self._objects[kind].take(_OBJECT_COUNT[kind], times=times))
+    def unjudged(self, news: News) -> list[bytes]:
+        """The withdrawals in `news` that were not seen before; they count as seen from now on."""
+        return [sealed for sealed in news.withdrawals if self._judge(sealed)]
 
-    def unjudged(self, news: News) -> list[tuple[ObjectKind, bytes]]:
-        """The objects in `news` that were not seen before; they count as seen from now on."""
-        carried = (
-            *((ObjectKind.REVOCATION, data) for data in news.revocations),
-            *((ObjectKind.WITHDRAWAL, data) for data in news.withdrawals),
-        )
-        return [(kind, data) for kind, data in carried if self._judge(data)]
-
-    def publish(self, kind: ObjectKind, key: str, data: bytes) -> None:
-        """Pass an object on.
+    def publish_withdrawal(self, sealed: bytes) -> None:
+        """Pass a withdrawal on.
 
         Raises:
             UsageError: It is too long for gossip.
         """
-        if len(data) > _OBJECT_LIMIT[kind]:
+        if len(sealed) > WITHDRAWAL_LIMIT:
             raise UsageError(
-                f"{len(data)} bytes are too many: gossip carries objects of this kind "
-                f"({kind.name.lower()}) of {_OBJECT_LIMIT[kind]} bytes at most"
+                f"{len(sealed)} bytes are too many: gossip carries withdrawals of "
+                f"{WITHDRAWAL_LIMIT} bytes at most"
             )
-        self._judge(data)
-        self._objects[kind].put(key, data)
+        self._judge(sealed)
+        self._withdrawals.put(sealed, sealed)
 
     def drop(self, peer: PeerId) -> None:
         """Stop passing on what others should know about `peer`."""

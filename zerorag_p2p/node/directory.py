@@ -24,7 +24,6 @@ class Directory:
         self.signed_roster = signed_roster
         #: Told of every record that is new.
         self.on_learned: Callable[[bytes], None] = lambda _: None
-        self._revoked: dict[PeerId, set[PeerId]] = {}
         self._signed: dict[PeerId, bytes] = {}
         self._records: dict[PeerId, PeerRecord] = {}
         self._configured: dict[PeerId, tuple[str, ...]] = {}
@@ -33,7 +32,6 @@ class Directory:
         """Judge by another roster from now on; records of those who left it go."""
         self.roster = roster
         self.signed_roster = signed_roster
-        self._revoked = {}
         for peer in [peer for peer in self._signed if roster.member(peer) is None]:
             del self._signed[peer]
             del self._records[peer]
@@ -49,25 +47,7 @@ class Directory:
     def admits(self, peer: PeerId, now: float) -> bool:
         """Whether `peer` may hold a connection: a member, by a roster that is in force."""
         in_force = roster_state(self.roster, now) is not RosterState.EXPIRED
-        return (
-            in_force
-            and self.standing(peer, now) is Standing.MEMBER
-            and len(self._revoked.get(peer, ())) < self.roster.threshold
-        )
-
-    def revoke(self, peer: PeerId, authority: PeerId) -> bool:
-        """Note that `authority` revoked `peer`, ahead of the roster that says so.
-
-        Returns:
-            Whether the peer is no member from now on: as many authorities as the roster asks for
-            have revoked it.
-        """
-        if self.roster.member(peer) is None or authority not in self.roster.authorities:
-            return False
-        said = self._revoked.setdefault(peer, set())
-        before = len(said)
-        said.add(authority)
-        return before < self.roster.threshold <= len(said)
+        return in_force and self.standing(peer, now) is Standing.MEMBER
 
     def organisation(self, peer: PeerId) -> str:
         """The organisation the roster names for `peer`, or "" for a stranger."""

@@ -8,26 +8,23 @@ from dataclasses import replace
 
 import trio
 
-from zerorag_p2p.config import REFUSAL_HELD_S, REVOCATION_LIMIT
+from zerorag_p2p.config import REFUSAL_HELD_S
 from zerorag_p2p.errors import DecodeError, IntegrityError, RosterError
-from zerorag_p2p.identity.envelope import Domain, open_envelope
-from zerorag_p2p.identity.withdrawal import Withdrawal, withdrawal_digest
+from zerorag_p2p.identity.withdrawal import Withdrawal
 from zerorag_p2p.membership.events import (
     AdvertisementsLost,
     ContactFailed,
     ContactSucceeded,
     Effect,
     Event,
-    JudgeObject,
     JudgeRoster,
+    JudgeWithdrawal,
     LearnRecord,
     NeighborsChanged,
     NoteDied,
     NoteMisbehaved,
     NoteRecovered,
     NoteSuspected,
-    ObjectKind,
-    ObjectPublished,
     PullAdvertisements,
     PullEnded,
     PullWanted,
@@ -43,6 +40,7 @@ from zerorag_p2p.membership.events import (
     Send,
     Started,
     TimerFired,
+    WithdrawalPublished,
     WithdrawalsPulled,
 )
 from zerorag_p2p.membership.membership import Membership
@@ -69,7 +67,6 @@ from zerorag_p2p.wire.gossip import (
     WithdrawalsReply,
     WithdrawalsRequest,
     decode_gossip,
-    decode_revocation,
     encode_gossip_reply,
 )
 from zerorag_p2p.wire.refusal import Refusal, encode_refusal
@@ -247,8 +244,7 @@ class Gossip:
 
     def publish_withdrawal(self, sealed: bytes) -> None:
         """Pass a withdrawal of ours, or one that is new to us, on."""
-        key = withdrawal_digest(sealed).hex()
-        self._handle(ObjectPublished(ObjectKind.WITHDRAWAL, key, sealed))
+        self._handle(WithdrawalPublished(sealed))
 
     async def _relay(self, effect: RelayPing) -> list[Effect]:
         reply = await self._exchanges.gossip(
@@ -286,8 +282,9 @@ class Gossip:
                     self._directory.learn(record, peer)
                 case JudgeRoster():
                     self._start(self._judge_roster, effect)
-                case JudgeObject():
-                    self._judge(effect)
+                case JudgeWithdrawal(peer, sealed):
+                    if self._take_withdrawal_in(peer, sealed):
+                        self.publish_withdrawal(sealed)
                 case NoteDied(peer):
                     logger.info("%s does not answer any more and is forgotten", peer)
                     self._tell_state(peer)
@@ -377,30 +374,6 @@ class Gossip:
             logger.info(
                 "took over roster version %d from %s", self._directory.roster.version, effect.peer
             )
-
-    def _judge(self, effect: JudgeObject) -> None:
-        if effect.kind is ObjectKind.WITHDRAWAL:
-            if self._take_withdrawal_in(effect.peer, effect.data):
-                self.publish_withdrawal(effect.data)
-            return
-        try:
-            published = self._judge_revocation(effect.data)
-        except (DecodeError, IntegrityError) as error:
-            logger.warning("%s passed on a bad revocation: %s", effect.peer, error)
-            return
-        self._handle(published)
-
-    def _judge_revocation(self, data: bytes) -> ObjectPublished:
-        envelope = open_envelope(data, Domain.REVOCATION, limit=REVOCATION_LIMIT)
-        revocation = decode_revocation(envelope.payload)
-        roster = self._directory.roster
-        if revocation.consortium != roster.consortium:
-            raise IntegrityError(f"it is of consortium {revocation.consortium}")
-        if envelope.signer not in roster.authorities:
-            raise IntegrityError(f"{envelope.signer} is no authority of this consortium")
-        if self._directory.revoke(revocation.peer, envelope.signer):
-            self._start(self._on_died, revocation.peer, f"is revoked: {revocation.reason}")
-        return ObjectPublished(ObjectKind.REVOCATION, f"{revocation.peer} {envelope.signer}", data)
 
     def _take_withdrawal_in(self, peer: PeerId, sealed: bytes) -> bool:
         """Follow a withdrawal that `peer` passed on; whether it was new and is good."""

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from zerorag_p2p import cbor
 from zerorag_p2p.cbor import MapReader
 from zerorag_p2p.config import (
     AUDIT_HEAD_LIMIT,
@@ -24,20 +23,17 @@ from zerorag_p2p.config import (
     MAX_GOSSIP_AGE,
     MAX_GOSSIP_ENTRIES,
     MAX_GOSSIP_RECORDS,
-    MAX_GOSSIP_REVOCATIONS,
     MAX_GOSSIP_UPDATES,
     MAX_GOSSIP_WITHDRAWALS,
     MAX_HELD_WITHDRAWALS,
     MAX_INTEGER,
     MAX_KNOWN_ADVERTISEMENTS,
     MAX_PULLED_WITHDRAWALS,
-    MAX_REASON_BYTES,
     MAX_ROSTER_BYTES,
     RECORD_LIMIT,
-    REVOCATION_LIMIT,
     WITHDRAWAL_LIMIT,
 )
-from zerorag_p2p.identity.fields import read_name, read_peer, read_time, refusing_own_mistakes
+from zerorag_p2p.identity.fields import read_peer
 from zerorag_p2p.identity.withdrawal import DIGEST_BYTES as WITHDRAWAL_DIGEST_BYTES
 from zerorag_p2p.identity.withdrawal import SUMMARY_BYTES
 from zerorag_p2p.model import PeerId, Vector
@@ -102,7 +98,6 @@ class News:
         roster_version: Version of the roster that the sender holds and hands out when asked.
         records: Signed peer records (protocols/peer-record).
         updates: Accusations, at most one a peer.
-        revocations: Sealed revocations, each by one authority.
         withdrawals: Sealed withdrawals of documents.
         withdrawals_held: Digest of all withdrawals that the sender holds, 16 bytes; empty while it
             holds none. A peer that holds others asks for what it lacks.
@@ -111,7 +106,6 @@ class News:
     roster_version: int | None = None
     records: tuple[bytes, ...] = ()
     updates: tuple[Update, ...] = ()
-    revocations: tuple[bytes, ...] = ()
     withdrawals: tuple[bytes, ...] = ()
     withdrawals_held: bytes = b""
 
@@ -339,7 +333,6 @@ def _with_news(fields: dict[str, object], news: News) -> dict[str, object]:
             {"peer": item.peer, "state": item.state.value, "incarnation": item.incarnation}
             for item in news.updates
         ],
-        "revocations": news.revocations,
         "withdrawals": news.withdrawals,
     }
     told: dict[str, object] = {key: list(items) for key, items in lists.items() if items}
@@ -511,7 +504,6 @@ def _read_news(message: MapReader) -> News:
         ),
         records=_read_objects(reader, "records", MAX_GOSSIP_RECORDS, RECORD_LIMIT),
         updates=_read_updates(reader),
-        revocations=_read_objects(reader, "revocations", MAX_GOSSIP_REVOCATIONS, REVOCATION_LIMIT),
         withdrawals=_read_objects(reader, "withdrawals", MAX_GOSSIP_WITHDRAWALS, WITHDRAWAL_LIMIT),
         withdrawals_held=(
             reader.binary("withdrawals-held", min_bytes=SUMMARY_BYTES, max_bytes=SUMMARY_BYTES)
@@ -548,62 +540,3 @@ def _read_updates(reader: MapReader) -> tuple[Update, ...]:
         fields.finish()
     refuse_repeats(reader, "updates", [update.peer for update in updates])
     return tuple(updates)
-
-
-# A signed object that is defined here, because nothing else carries it.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revocation:
-    """An authority's word that a peer is no member any more, ahead of the roster that says so.
-
-    It counts once as many authorities of the roster held as its threshold asks for have sealed the
-    same payload in the domain `REVOCATION`.
-
-    Attributes:
-        consortium: The consortium that the peer leaves.
-        peer: Who is revoked.
-        date: Unix seconds; what the peer signed before stays valid.
-        reason: A sentence for people.
-    """
-
-    consortium: str
-    peer: PeerId
-    date: int
-    reason: str
-
-
-def encode_revocation(revocation: Revocation) -> bytes:
-    """Encode the payload of a revocation, to be sealed by an authority.
-
-    Raises:
-        UsageError: A field is out of bounds.
-    """
-    payload = cbor.encode(
-        {
-            "consortium": revocation.consortium,
-            "peer": revocation.peer,
-            "date": revocation.date,
-            "reason": revocation.reason,
-        }
-    )
-    with refusing_own_mistakes():
-        decode_revocation(payload)
-    return payload
-
-
-def decode_revocation(payload: bytes) -> Revocation:
-    """Decode the payload of a revocation whose seal has been verified.
-
-    Raises:
-        DecodeError: It is malformed.
-    """
-    reader = MapReader(cbor.decode(payload, limit=REVOCATION_LIMIT), "revocation")
-    revocation = Revocation(
-        consortium=read_name(reader, "consortium"),
-        peer=read_peer(reader, "peer"),
-        date=read_time(reader, "date"),
-        reason=read_name(reader, "reason", max_bytes=MAX_REASON_BYTES),
-    )
-    reader.finish()
-    return revocation
