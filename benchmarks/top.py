@@ -4,7 +4,8 @@
 
 The window runs in a pseudo-terminal of 80 x 24 and watches a node of 500 peers on which the shipped
 recording is replayed over and over, 100 events a second. The time of a key is from writing it into
-the terminal to reading the drawn answer from it. Prints a sentence and a JSON object.
+the terminal to reading the drawn answer from it. Prints a sentence and a JSON object; fails if a
+single key took longer than 200 ms.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def measure(keys: int) -> list[float]:
 
 
 def main() -> int:
-    """Measure; fails if one key in twenty took longer than the limit."""
+    """Measure; fails if any key took longer than the limit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.top", description=__doc__)
     parser.add_argument("--keys", type=int, default=100, help="default: %(default)s")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -202,7 +203,7 @@ def main() -> int:
             }
         )
     )
-    return 0 if p95 <= LIMIT_MS else 1
+    return 0 if worst <= LIMIT_MS else 1
 
 
 if __name__ == "__main__":

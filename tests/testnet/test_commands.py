@@ -149,6 +149,7 @@ def test_a_testnet_of_a_folder_ends_with_a_signal(terminal: Terminal, tmp_path: 
         assert first_line(process)["nodes"] == 2
         answer = terminal.json("query", "metformin", "--node", "clinic")
         assert answer["documents"][0]["owner"]["organisation"] == "hospital"
+        assert "come without questions" in terminal.run("query", code=2).stderr
         assert "memory network" in terminal.run("freeze", "clinic", code=2).stderr
         process.terminate()
         assert process.wait(TIMEOUT_S) == 0

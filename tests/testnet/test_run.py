@@ -1,10 +1,16 @@
 """Scenarios on whole nodes; the same files run on the event simulator."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from zerorag_p2p.config import MAX_CHAIN_LINKS
+from zerorag_p2p.identity.attribution import verify_chain
+from zerorag_p2p.policy.sharing import Sharing
+from zerorag_p2p.testnet import run as running
 from zerorag_p2p.testnet.run import run_on_testnet, summarise
+from zerorag_p2p.testnet.testnet import Testnet, TestnetNode
 from zerorag_p2p.workloads.results import Json
 from zerorag_p2p.workloads.scenario import (
     Crash,
@@ -63,7 +69,44 @@ def test_crashed_peers_do_not_ask_and_newcomers_take_their_places() -> None:
     assert tenths[9]["hit_rate"] > 0.8
 
 
-def test_a_topic_spreads_by_copies() -> None:
+@pytest.fixture
+def testnets(monkeypatch: pytest.MonkeyPatch) -> list[Testnet]:
+    """The testnets that scenarios were run on; their nodes still hold what they held."""
+    made: list[Testnet] = []
+
+    def make(*arguments: Any, **settings: Any) -> Testnet:
+        made.append(Testnet(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(running, "Testnet", make)
+    return made
+
+
+def chains(testnet: Testnet) -> dict[tuple[str, int], tuple[bytes, ...]]:
+    """Of every document of a topic that was introduced the attributions, by who holds it."""
+    nodes = testnet.nodes.values()
+    introduced = {number for node in nodes for number in topic(node)}
+    return {
+        (node.peer_id, number): held.links
+        for node in nodes
+        for number in node.holdings.numbers()
+        if number in introduced
+        for held in node.holdings.get(testnet.table.hashes[number])
+    }
+
+
+def topic(node: TestnetNode) -> list[int]:
+    """Numbers of the documents with which a node introduced a topic."""
+    hashes = node.holdings.table.hashes
+    return [
+        number
+        for number in node.holdings.numbers()
+        for held in node.holdings.get(hashes[number])
+        if held.collection == "topic"
+    ]
+
+
+def test_a_topic_spreads_by_copies(testnets: list[Testnet]) -> None:
     result = run(Introduce(at=0.3, owners=1, questions=0.8))
     introduced = result["introduced"]
     assert introduced["metrics"]["queries"] > 10
@@ -71,6 +114,33 @@ def test_a_topic_spreads_by_copies() -> None:
     # Copies are found nearer than the one owner was.
     rates = [batch["hit_rate"] for batch in introduced["by_batch"] if "hit_rate" in batch]
     assert rates[-1] == 1.0
+
+    (testnet,) = testnets
+    held = chains(testnet)
+    copies = [(*key, links) for key, links in held.items() if len(links) > 1]
+    assert len(copies) > 10
+    for holder, number, links in copies:
+        assert len(links) <= MAX_CHAIN_LINKS
+        chain = verify_chain(links)
+        assert chain.custodians[-1].custodian == holder
+        # It is the source's with a custody statement more, and the source holds the document, too.
+        sources = [chain.statement.owner, *(custody.custodian for custody in chain.custodians)]
+        assert held[sources[-2], number] == links[:-1]
+    assert max(len(links) for _, _, links in copies) > 2  # Some are copies of copies.
+
+
+def test_nobody_keeps_a_topic_that_its_owners_do_not_let_be_copied(
+    testnets: list[Testnet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_SHARING", Sharing())
+    result = run(Introduce(at=0.3, owners=2, questions=0.8))
+    assert result["introduced"]["metrics"]["hit_rate"] > 0.8
+    (testnet,) = testnets
+    owners = {node.peer_id for node in testnet.nodes.values() if topic(node)}
+    assert len(owners) == 2
+    held = chains(testnet)
+    assert {holder for holder, _ in held} == owners
+    assert all(len(links) == 1 for links in held.values())
 
 
 def test_a_partition_costs_hits_until_it_heals() -> None:

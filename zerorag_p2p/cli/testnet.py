@@ -65,7 +65,8 @@ def testnet() -> None:
     default=1.0,
     show_default=True,
     metavar="QUERIES",
-    help="Questions a second that nodes ask by themselves; 0 for none.",
+    help="Questions a second that nodes ask by themselves; 0 for none. Documents of a folder come "
+    "without questions, so there are none of it.",
 )
 @click.option(
     "--embedder",
@@ -182,7 +183,10 @@ def query(
     folder: TestnetFolder,
     as_json: bool,
 ) -> None:
-    """Let a node ask TEXT, or the testnet's next question of its own."""
+    """Let a node ask TEXT, or the testnet's next question of its own.
+
+    A testnet of a folder has no questions of its own.
+    """
     with open_client(folder) as client:
         answer = client.query(text, node=node, k=k, budget=budget, routing=routing, stopping=stop)
     if as_json:

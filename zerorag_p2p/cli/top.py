@@ -40,7 +40,7 @@ Json = dict[str, Any]
     is_flag=False,
     flag_value="",
     metavar="[FOLDER]",
-    help="Every node of a running testnet, in its default folder unless one is given.",
+    help="The nodes of a running testnet, up to 1,000, in its default folder unless one is given.",
 )
 @json_option
 def top(homes: Sequence[Home], testnet: TestnetFolder | None, as_json: bool) -> None:

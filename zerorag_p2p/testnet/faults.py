@@ -2,7 +2,8 @@
 
 `Faults` is shared by every memory network of a hub and may be changed at any moment. The theory:
 
-- Latency, jitter and bandwidth delay what is written; the order on a connection stays.
+- Latency, jitter and bandwidth delay what is written; what goes over a connection one way arrives
+  in the order it was written in. Requests are answered side by side, so replies may overtake.
 - A loss takes a whole write, which is one frame or several that were joined. The framing holds,
   the stream stays usable, and whoever waited for a reply runs into its deadline. A dial is not
   lost: a transport repeats its handshake.

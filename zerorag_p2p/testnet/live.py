@@ -109,7 +109,9 @@ class LiveTestnet:
             if event is None:
                 if self.testnet.workload.events:
                     raise UsageError("no node with a question runs; restart one")
-                raise UsageError("there is no question to ask here; give one")
+                raise UsageError(
+                    "the documents of a folder come without questions: give the text of one"
+                )
             text = self.testnet.workload.queries[event.query]
             name = name or f"p{event.peer}"
         if name is None:

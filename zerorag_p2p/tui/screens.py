@@ -200,16 +200,21 @@ class NodesScreen(Screen[str | None]):
 
     @work(exclusive=True)
     async def _ask(self) -> None:
+        told = ""
         while True:
+            problem = ""
             try:
-                rows = await self._watchable.rows()
+                self._table.show(await self._watchable.rows())
             except ZeroRagError as error:
-                problem = printable(str(error)).replace("\n", " ")
-                self._title.update(Text(f"Nodes: {problem}"))
-            else:
-                self._title.update("Nodes")
-                self._table.show(rows)
+                problem = str(error)
+            if problem != told:  # What was said of a choice stays.
+                self._show_title(problem)
+                told = problem
             await asyncio.sleep(TOP_REFRESH_S)
+
+    def _show_title(self, problem: str) -> None:
+        text = printable(problem).replace("\n", " ")
+        self._title.update(Text(f"Nodes: {text}" if text else "Nodes"))
 
     def on_row_table_chosen(self, message: RowTable.Chosen) -> None:
         """Take the chosen node, if it can be watched."""
@@ -218,4 +223,4 @@ class NodesScreen(Screen[str | None]):
         if message.row.get("watchable", True):
             self.dismiss(name)
         else:
-            self.notify(f"{name} has no home in the testnet's folder, so it cannot be watched")
+            self._show_title(f"{name} has no home in the testnet's folder to watch it by")
