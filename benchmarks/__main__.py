@@ -14,7 +14,7 @@ NAMES = ("contact", "query", "node", "top", "memory_network")
 
 
 def main() -> int:
-    """Run the named measurements, all without a name."""
+    """Run the named measurements, all without a name; fails if one of them did."""
     chosen = sys.argv[1:] or NAMES
     unknown = [name for name in chosen if name not in NAMES]
     if unknown:
@@ -22,10 +22,12 @@ def main() -> int:
         return 2
     print(f"# {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    failed = 0
     for name in chosen:
         print(f"\n## {name}", flush=True)
-        subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], env=environment, check=True)
-    return 0
+        command = [sys.executable, "-m", f"benchmarks.{name}"]
+        failed += subprocess.run(command, env=environment, check=False).returncode != 0
+    return min(failed, 1)
 
 
 if __name__ == "__main__":
