@@ -507,8 +507,6 @@ class Node:
             Embeddings by digest of the model, by which rules are chosen, and what is sent; None for
             the latter where nothing was to be redacted.
         """
-        if not text.strip():
-            raise UsageError("the question is empty")
         sending = self._sending_maybe(purpose, marks)
         names = sending.redact if self.models.elsewhere else sending.redact_anyway
         first = self._redact(text, names)

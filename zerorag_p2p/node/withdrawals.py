@@ -98,21 +98,18 @@ class Withdrawals:
             expires_at = min(expires_at, max(end for end in ends if end is not None))
         if expires_at <= issued_at:
             return []
-        made = [
-            (withdrawal, sign_withdrawal(identity, withdrawal))
-            for identity in self._signers(issued_at)
-            for documents in _portions(retraction.documents)
-            for withdrawal in (
-                Withdrawal(
+        made: list[tuple[Withdrawal, bytes]] = []
+        for identity in self._signers(issued_at):
+            for documents in _portions(retraction.documents):
+                withdrawal = Withdrawal(
                     owner=identity.peer_id,
                     consortium=self._consortium,
                     documents=documents,
                     collection=retraction.collection,
                     issued_at=issued_at,
                     expires_at=expires_at,
-                ),
-            )
-        ]
+                )
+                made.append((withdrawal, sign_withdrawal(identity, withdrawal)))
         with self._lock:
             self._write([*self._book.sealed(), *(sealed for _, sealed in made)])
             for withdrawal, sealed in made:
