@@ -74,7 +74,7 @@ async def denial(asker: Node, owner: Node) -> str:
     """What the owner's operator reads about a denied fetch."""
     with pytest.raises(PolicyDenied):
         await asker.get(only_hash(owner), peer=owner.peer_id)
-    return str(owner.refusals()[-1]["reason"])
+    return str([row["reason"] for row in owner.refusals() if row["request"] == "fetch"][-1])
 
 
 async def test_a_changed_file_is_in_force_soon_and_a_bad_one_never(
