@@ -10,7 +10,9 @@ from zerorag_p2p.config import MAX_ADVERTISED, RoutingConfig
 from zerorag_p2p.experiments.ablations import (
     DRAWS,
     FANOUTS,
+    MEMORY_LIMITS,
     NEIGHBOR_LIMITS,
+    STATIC_MEMORY_LIMITS,
     in_rounds,
     limit_neighbors,
     sizes_up_to,
@@ -53,6 +55,9 @@ SIZES: Final = (200, 1_000, 5_000, 10_000, 50_000)
 #: Contact budgets at which rules are compared that know no other end.
 BUDGETS: Final = (3, 5, 8, 12, 20, 50)
 
+#: Settings with which complete routing has a query memory.
+_REMEMBERING: Final[Mapping[str, Any]] = {"memory_referral_limit": 3}
+
 #: What `complete` is changed to, one thing at a time.
 _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     COMPLETE: {},
@@ -64,7 +69,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "100 sketches, all near": {"sketch_limit": 100, "sketch_near_share": 1.0},
     "without neighbours": {"neighbor_choice": "none", "initial_neighbors": 0},
     "neighbours by best document": {"neighbor_choice": "best-document"},
-    "with query memory": {"memory_referral_limit": 3},
+    "with query memory": _REMEMBERING,
     "referrals to peers": {"referral": "best-peers"},
     "best peer next": {"order": "best-peer", "stopping": "settled"},
     "without margin": {"margin": 0.0},
@@ -154,7 +159,7 @@ def _advertised(scenario: Scenario) -> list[Variant]:
 
 
 def _rows(scenario: Scenario) -> list[Variant]:
-    """The rows of the paper's tables; query memory, which table 1 varies, complete has none."""
+    """The rows of the paper's tables; with query memory, which it has none of, those of table 1."""
 
     def row(
         table: int, setting: str, value: int | None, changed: Scenario, **settings: Any
@@ -168,6 +173,23 @@ def _rows(scenario: Scenario) -> list[Variant]:
     return [
         row(1, "no memory", None, scenario),
         row(1, "static, no memory", None, scenario, neighbor_choice="none"),
+        *(
+            row(1, "memory", limit, with_routing(scenario, memory_limit=limit), **_REMEMBERING)
+            for limit in MEMORY_LIMITS
+            if limit
+        ),
+        *(
+            row(
+                1,
+                "static, memory",
+                limit,
+                with_routing(scenario, memory_limit=limit),
+                neighbor_choice="none",
+                **_REMEMBERING,
+            )
+            for limit in STATIC_MEMORY_LIMITS
+            if limit
+        ),
         *(row(2, "peers", peers, replace(scenario, peers=peers)) for peers in sizes),
         *(row(3, "documents", draws, replace(scenario, draws=draws)) for draws in DRAWS),
         *(

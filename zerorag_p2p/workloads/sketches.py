@@ -7,6 +7,7 @@ successor, and nothing takes time.
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,15 @@ def sketched_places(
     Returns:
         int32 [places, min(limit, places - 1)], the nearest first.
     """
+    return _sketched_places(workload, limit, near_share, seed).copy()
+
+
+# Runs that follow each other mostly share a workload, and to compare all of 50,000 peers with each
+# other takes longer than to ask their questions.
+@functools.lru_cache(maxsize=1)
+def _sketched_places(
+    workload: Workload, limit: int, near_share: float, seed: int
+) -> NDArray[np.int32]:
     places = len(workload.holdings)
     limit = min(limit, places - 1)
     sketched = np.zeros((places, limit), dtype=np.int32)
