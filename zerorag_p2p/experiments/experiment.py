@@ -101,7 +101,7 @@ class Experiment:
         read: What is read off the JSON of a run besides, ready for JSON.
         read_table: The same from the outcome of every question and the number of questions; only
             worlds that keep outcomes can run such an experiment.
-        batches: Whether runs keep their metrics by batch.
+        batches: Whether runs keep their metrics by batch; those about a topic do anyhow.
         world: Where it runs unless another is asked for.
         relevant: Whether questions have several right answers, and runs keep which share of them is
             found (`relevant`).

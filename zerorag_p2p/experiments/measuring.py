@@ -23,6 +23,9 @@ _SERIES: Final = (
     "random_order_hit_rate",
 )
 
+#: Those of the questions about a topic, and of all others.
+_TOPIC_SERIES: Final = _SERIES[:2]
+
 
 def measure_run(
     scenario: Scenario, plan: Plan, table: OutcomeTable, *, system: str, batches: bool
@@ -54,7 +57,7 @@ def measure_run(
             rows = table.rows(chosen)
             result[key] = {
                 "metrics": measuring.metrics(rows, 0, measuring.events),
-                "by_batch": measuring.batches(rows),
+                "by_batch": measuring.batches(rows, _TOPIC_SERIES),
             }
     return result
 
@@ -96,11 +99,11 @@ class _Measuring:
             for span, (start, end) in zip(pairwise(rows), pairwise(ends), strict=True)
         ]
 
-    def batches(self, table: OutcomeTable) -> list[dict[str, float]]:
+    def batches(
+        self, table: OutcomeTable, names: tuple[str, ...] = _SERIES
+    ) -> list[dict[str, float]]:
         measured = self._between(table, [*range(0, self.events, self._scenario.batch), self.events])
-        return [
-            {name: metrics[name] for name in _SERIES if name in metrics} for metrics in measured
-        ]
+        return [{name: metrics[name] for name in names if name in metrics} for metrics in measured]
 
     def metrics(self, table: OutcomeTable, start: int, end: int) -> dict[str, float]:
         """Metrics of the questions from `start` to `end`, with those of a whole run.

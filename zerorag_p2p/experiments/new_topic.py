@@ -98,5 +98,4 @@ NEW_TOPIC: Final = Experiment(
     ),
     draw=draw_new_topic,
     read=_read,
-    batches=True,
 )

@@ -48,8 +48,8 @@ def _laptop(scenario: Scenario) -> Scenario:
 
 
 def _paper(scenario: Scenario) -> Scenario:
-    """The default number of peers and of runs in the paper (sections 4.1.1 and 4.1.2)."""
-    return replace(scenario, peers=50_000)
+    """The peers, runs and batches that are the default in the paper (sections 4.1.1 to 4.1.5)."""
+    return replace(scenario, peers=50_000, batch=1_000)
 
 
 SCALES: Final[Mapping[str, Scale]] = {
