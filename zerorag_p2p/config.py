@@ -168,7 +168,7 @@ AUDIT_RETRY_AFTER_S: Final = 10  # guess; what a peer is told that asks meanwhil
 REFUSAL_HELD_S: Final = 0.5  # guess; how late a peer is refused that comes back before it should
 AUDIT_HEADS_LIMIT: Final = 16 << 20  # two heads for each member of the largest roster
 
-#: Limits of the local interface (control/, client.py). Guesses: a person waits no longer than half
+#: Limits of the local interface (control/, client/). Guesses: a person waits no longer than half
 #: a minute on a silent process, and a progress report that nobody reads may be dropped.
 CONTROL_CONNECT_S: Final = 5.0
 CONTROL_SILENCE_S: Final = 30.0

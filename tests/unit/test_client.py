@@ -11,8 +11,7 @@ import httpx
 import pytest
 import trio
 
-from zerorag_p2p import client as client_module
-from zerorag_p2p.client import AsyncClient, Client
+from zerorag_p2p.client import AsyncClient, Client, connection
 from zerorag_p2p.config import NodeConfig
 from zerorag_p2p.control.server import serving
 from zerorag_p2p.embedding.hashing import HashingEmbedder
@@ -280,7 +279,7 @@ async def test_a_silent_but_working_node_is_told_from_a_stuck_one(
     node: StubNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zerorag_p2p.control.events.CONTROL_HEARTBEAT_S", 0.02)
-    monkeypatch.setattr(client_module, "_TIMEOUT", httpx.Timeout(0.3))
+    monkeypatch.setattr(connection, "_TIMEOUT", httpx.Timeout(0.3))
     node.hangs = True
     async with served(node), AsyncClient(node.home) as client:
         with trio.move_on_after(1) as scope:  # longer than the client waits for a silent node
