@@ -9,10 +9,7 @@ figures of one model only.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import re
-import secrets
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,44 +18,20 @@ import trio
 
 from benchmarks.pubmedqa import PubMedConsortium, Question
 from zerorag_p2p.config import GenerationConfig
-from zerorag_p2p.model import ContentHash, PeerId
-from zerorag_p2p.node.reports import AnswerDocument, DocumentStatus, PeerName
+from zerorag_p2p.experiments.answers import Prompt, decision_in
+from zerorag_p2p.model import ContentHash
 from zerorag_p2p.rag.endpoint import Endpoint
-from zerorag_p2p.rag.passages import merge
-from zerorag_p2p.rag.prompt import build_prompt
 from zerorag_p2p.testnet.processes import LocalConsortium
 from zerorag_p2p.workloads.pubmedqa import PubMedQA
 
 K = 5
-OWNER = PeerName(PeerId("owner"), "a hospital")
-DECISION = re.compile(r"\b(yes|no|maybe)\b", re.IGNORECASE)
-INSTRUCTION = "Begin the answer with the word yes, no or maybe."
 
 
-def passage(text: str, rank: int) -> AnswerDocument:
-    return AnswerDocument(
-        content_hash=ContentHash(str(rank)),
-        status=DocumentStatus.VERIFIED,
-        score=1.0 - rank / 100,
-        score_verified=True,
-        owner=OWNER,
-        holder=OWNER,
-        text=text,
-    )
-
-
-def decide(endpoint: Endpoint, question: str, texts: Sequence[str], passage_chars: int) -> str:
+def decide(endpoint: Endpoint, prompt: Prompt, passage_chars: int) -> str:
     """The model's decision; "" if it makes none."""
-    messages = build_prompt(
-        f"{question}\n{INSTRUCTION}",
-        merge(passage(text, rank) for rank, text in enumerate(texts)),
-        token=secrets.token_hex(16),
-        passage_chars=passage_chars,
-    )
     pieces: list[str] = []
-    trio.run(endpoint.complete, messages, pieces.append)
-    found = DECISION.search("".join(pieces))
-    return found[1].lower() if found else ""
+    trio.run(endpoint.complete, prompt.messages(passage_chars), pieces.append)
+    return decision_in("".join(pieces))
 
 
 def report(name: str, found: int, right: int, count: int) -> None:
@@ -80,7 +53,6 @@ def main() -> None:
     )
     endpoint = Endpoint(settings, randomness=random.Random(options.seed))
     data = PubMedQA.load(options.pubmedqa)
-    items = json.loads((options.pubmedqa / "ori_pqal.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="answers-") as name:
         folder = Path(name)
         with LocalConsortium(folder) as nodes:
@@ -88,7 +60,7 @@ def main() -> None:
                 data, nodes, folder, count=options.nodes, seed=options.seed
             )
             asked = consortium.draw(options.questions, options.seed)
-            ask_all(consortium, endpoint, settings, asked, items)
+            ask_all(consortium, endpoint, settings, asked)
 
 
 def ask_all(
@@ -96,10 +68,9 @@ def ask_all(
     endpoint: Endpoint,
     settings: GenerationConfig,
     asked: Sequence[tuple[str, Question]],
-    items: dict[str, dict[str, str]],
 ) -> None:
     data = consortium.data
-    text_of = {data.hash_of(number): text for number, text in enumerate(data.texts)}
+    contents = {data.hash_of(number): data.content(number) for number in range(len(data.pmids))}
     ways = ("ZeroRAG", "central index")
     found, right = dict.fromkeys(ways, 0), dict.fromkeys(ways, 0)
     always = 0
@@ -110,11 +81,11 @@ def ask_all(
             "ZeroRAG": [ContentHash(item["content_hash"]) for item in answer["documents"]],
             "central index": consortium.exact(asker, question, K),
         }
-        truth = items[data.pmids[question.abstract]]["final_decision"]
+        truth = data.decisions[question.abstract]
         always += truth == "yes"
         for way in ways:
-            texts = [text_of[content_hash] for content_hash in hashes[way]]
-            decision = decide(endpoint, question.text, texts, settings.passage_chars)
+            prompt = Prompt(question.text, [contents[item] for item in hashes[way]])
+            decision = decide(endpoint, prompt, settings.passage_chars)
             found[way] += data.hash_of(question.abstract) in hashes[way]
             right[way] += decision == truth
     for way in ways:

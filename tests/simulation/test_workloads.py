@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.simulation.pubmedqa_files import write_pubmedqa
 from zerorag_p2p.config import MAX_CHAIN_LINKS
 from zerorag_p2p.errors import AttributionError
 from zerorag_p2p.identity.attribution import verify_chain
@@ -72,30 +72,14 @@ def test_a_seed_gives_the_same_workload() -> None:
 
 
 def test_pubmedqa_is_read_from_its_folder(tmp_path: Path) -> None:
-    generator = np.random.default_rng(1)
-    items, lines = {}, []
-    for number in range(4):
-        items[str(number)] = {
-            "QUESTION": f"question {number}?",
-            "CONTEXTS": [f"abstract {number},", "second part"],
-            "MESHES": ["Humans", f"Topic {number % 2}", "Humans"],
-        }
-        rephrasings = [f"question {number}, variant {variant}?" for variant in range(5)]
-        lines.append(json.dumps({"pmid": str(number), "rephrasings": rephrasings}))
-    (tmp_path / "ori_pqal.json").write_text(json.dumps(items))
-    (tmp_path / "rephrasings.jsonl").write_text("\n".join(lines))
-    np.savez(
-        tmp_path / "embeddings-all-mpnet-base-v2.npz",
-        pmid=np.array(list(items)),
-        documents=generator.normal(size=(4, 768)).astype(np.float16),
-        queries=generator.normal(size=(4, 6, 768)).astype(np.float16),
-    )
+    write_pubmedqa(tmp_path, 4)
     workload = pubmedqa_workload(PubMedQA.load(tmp_path), peers=5, seed=1, draws=8)
     assert workload.documents[1].content.title == "PubMed 1"
     assert workload.documents[1].content.text == "abstract 1,\nsecond part"
     assert workload.documents[1].topics == ("Humans", "Topic 1")
     assert workload.queries[6] == "question 1?"
     assert workload.answers[6:12] == (1,) * 6
+    assert workload.decisions[5:7] == ("yes", "no")
     assert len(workload.events) == 5 * 8
     assert np.allclose(np.linalg.norm(workload.query_vectors, axis=1), 1.0, atol=1e-6)
 

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from zerorag_p2p.baselines.system import OnProgress
 from zerorag_p2p.model import Vector
 from zerorag_p2p.wire.embedding import transmitted_rows
-from zerorag_p2p.workloads.outcome_table import OutcomeTable
+from zerorag_p2p.workloads.outcome_table import NO_DOCUMENT, OutcomeTable
 from zerorag_p2p.workloads.workload import Numbers, Workload
 
 #: Documents of a result, and of the exact answer that it is compared with.
 RESULTS: Final = 5
 
 #: In a result: no document.
-NONE: Final = -1
+NONE: Final = NO_DOCUMENT
 
 # Documents ranked before it is known how many of them are remote; doubled until they suffice.
 _FIRST_RANKED: Final = 64
@@ -160,6 +160,7 @@ class RemoteDocuments:
             recall_at_1=results[:, 0] == documents,
             recall_at_5_exact=self.share_of_best(results),
             holders=self.holders,
+            results=results,
             **columns,
         )
 

@@ -74,6 +74,8 @@ def list_(scale: str, as_json: bool) -> None:
         "zerorag experiment run fig5 --pubmedqa ./pubmedqa --seeds 3",
         "zerorag experiment run churn --world testnet --scale nodes --variants paper",
         "zerorag experiment run fig3 --workload ./aol-ia",
+        "zerorag experiment run fig5 --pubmedqa ./pubmedqa --base-url http://127.0.0.1:8000/v1 "
+        "--model phi3.5",
     )
 )
 @click.argument("name")
@@ -112,6 +114,18 @@ def list_(scale: str, as_json: bool) -> None:
 @results_option
 @click.option("--fresh", is_flag=True, help="Run again what is stored already.")
 @click.option("--outcomes", is_flag=True, help="Store what became of every question, as .npz.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="OpenAI-compatible endpoint of a language model that answers from what fig5 finds.",
+)
+@click.option("--model", metavar="NAME", help="The language model's name there.")
+@click.option(
+    "--key-environment",
+    default="",
+    metavar="NAME",
+    help="Environment variable that holds the endpoint's key.",
+)
 @json_option
 def run(
     *,
@@ -125,13 +139,22 @@ def run(
     results: Path,
     fresh: bool,
     outcomes: bool,
+    base_url: str | None,
+    model: str | None,
+    key_environment: str,
     as_json: bool,
 ) -> None:
     """Run the experiment NAME and store its result.
 
     Every run is stored when it is over. The same command goes on where it was interrupted: runs of
     the same settings, data and version are not repeated.
+
+    With --base-url and --model a language model decides PubMedQA's questions from what fig5 found,
+    of stored runs as well.
     """
+    if (base_url is None) != (model is None):
+        raise UsageError("a language model has an endpoint and a name: give --base-url and --model")
+    from zerorag_p2p.config import GenerationConfig
     from zerorag_p2p.experiments.registry import find_experiment
     from zerorag_p2p.experiments.run import Order
     from zerorag_p2p.experiments.run import run as run_experiment
@@ -150,6 +173,9 @@ def run(
         results=results,
         fresh=fresh,
         outcomes=outcomes,
+        language_model=None
+        if base_url is None or model is None
+        else GenerationConfig(base_url=base_url, model=model, key_environment=key_environment),
     )
     with _progress() as show:
         result = run_experiment(order, show)
@@ -257,10 +283,11 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
             kept.append(progress.commit)
         if progress.compiling:
             console.print("compiling the simulator, which takes half a minute, once ...")
+        deciding = ", answers" if progress.answering else ""
         bars.update(runs, completed=progress.run - 1 + progress.kept, total=progress.runs)
         bars.update(
             questions,
-            description=f"{progress.variant}, seed {progress.seed}",
+            description=f"{progress.variant}, seed {progress.seed}{deciding}",
             completed=progress.done,
             total=progress.questions or None,
             visible=not progress.kept,

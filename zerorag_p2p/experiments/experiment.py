@@ -105,6 +105,8 @@ class Experiment:
         world: Where it runs unless another is asked for.
         relevant: Whether questions have several right answers, and runs keep which share of them is
             found (`relevant`).
+        sampled: Questions of the last tenth whose results runs keep, for a language model to answer
+            (`answers`).
     """
 
     name: str
@@ -119,6 +121,7 @@ class Experiment:
     batches: bool = False
     world: str = VECTORISED
     relevant: bool = False
+    sampled: int = 0
 
 
 def in_readings(scenario: Scenario, setting: str = "", x: float | None = None) -> list[Variant]:

@@ -26,6 +26,7 @@ from zerorag_p2p.experiments.quantity import (
     REQUESTS_AFTER,
     REQUESTS_BEFORE,
     REQUESTS_P99,
+    RIGHT_ANSWERS,
     ROUNDS,
     Quantity,
 )
@@ -197,6 +198,10 @@ _FIGURES: Final = [
         experiment="fig5", setting="HNSW", quantity=RECALL_AT_1, value=0.973, source=_RETRIEVAL
     ),
     Published(experiment="fig5", setting="", quantity=REQUESTS_P99, value=13.0, source=_RETRIEVAL),
+    Published(experiment="fig5", setting="", quantity=RIGHT_ANSWERS, value=0.77, source=_RETRIEVAL),
+    Published(
+        experiment="fig5", setting="HNSW", quantity=RIGHT_ANSWERS, value=0.79, source=_RETRIEVAL
+    ),
     *(
         Published(experiment="churn", setting="", quantity=quantity, value=value, source=_CHURN)
         for quantity, value in (

@@ -107,6 +107,9 @@ REQUESTS_BEFORE: Final = Quantity("requests before", ("findings", "before", "req
 REQUESTS_AFTER: Final = Quantity("requests after", ("findings", "requests_after"))
 REQUESTS_P99: Final = Quantity("99% within", ("findings", "requests_last_tenth", "p99"))
 
+#: Where a language model was asked.
+RIGHT_ANSWERS: Final = Quantity("right answers", ("answers", "right"), percent=True)
+
 
 def _in_bins(part: str, share: str, titles: Iterable[str]) -> tuple[Quantity, ...]:
     """A share of the relevant documents found (`relevant`), a quantity a bin."""

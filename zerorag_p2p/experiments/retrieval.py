@@ -22,6 +22,7 @@ from zerorag_p2p.experiments.quantity import (
     RECALL_AT_5,
     REQUESTS,
     REQUESTS_P99,
+    RIGHT_ANSWERS,
 )
 from zerorag_p2p.workloads.outcome_table import NO_HIT, OutcomeTable
 from zerorag_p2p.workloads.results import Json
@@ -31,6 +32,9 @@ _SHOWS: Final = "Recall beside central search, and requests until the document i
 
 #: Percentiles of the requests (figure 5(b)).
 PERCENTILES: Final = (10, 25, 50, 75, 90, 99)
+
+#: Questions of a run that a language model may be given to answer.
+SAMPLED: Final = 500
 
 #: Parts of a run by which percentiles are given.
 _PARTS: Final = 100
@@ -70,7 +74,8 @@ RETRIEVAL: Final = Experiment(
     source="ZeroRAG, figure 5",
     base=as_published("fig5", _SHOWS),
     variants=_variants,
-    quantities=(RECALL_AT_1, RECALL_AT_5, HIT_RATE, REQUESTS, REQUESTS_P99),
+    quantities=(RECALL_AT_1, RECALL_AT_5, HIT_RATE, REQUESTS, REQUESTS_P99, RIGHT_ANSWERS),
     draw=draw_retrieval,
     read_table=_read_table,
+    sampled=SAMPLED,
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from zerorag_p2p.config import GenerationConfig
 from zerorag_p2p.errors import UsageError
+from zerorag_p2p.experiments.answers import DECISIONS, Decider
 from zerorag_p2p.experiments.experiment import Experiment, Variant
 from zerorag_p2p.experiments.provenance import commit, provenance
 from zerorag_p2p.experiments.registry import find_experiment
@@ -40,6 +43,7 @@ class Progress:
         kept: Whether the run was kept by an earlier command and is not run again.
         commit: Then the commit that it is of, "" if it is not known.
         compiling: Whether it waits for the vectorised simulator to be compiled.
+        answering: Whether a language model decides its questions.
     """
 
     variant: str
@@ -51,6 +55,7 @@ class Progress:
     kept: bool = False
     commit: str = ""
     compiling: bool = False
+    answering: bool = False
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -71,6 +76,7 @@ class Order:
         results: Folder of results; every run is kept in a folder of the experiment below it.
         fresh: Whether runs that were kept are run again.
         outcomes: Whether every question's outcome is kept.
+        language_model: Decides questions from what was found for them (`answers`); none if absent.
     """
 
     name: str
@@ -83,6 +89,7 @@ class Order:
     results: Path
     fresh: bool = False
     outcomes: bool = False
+    language_model: GenerationConfig | None = None
 
     def command(self) -> str:
         """The command line that gives this order, without what names places on a machine."""
@@ -97,6 +104,8 @@ class Order:
             parts.append("--pubmedqa FOLDER")
         if self.workload is not None:
             parts.append("--workload FOLDER")
+        if self.language_model is not None:
+            parts.append(f"--base-url URL --model {shlex.quote(self.language_model.model)}")
         return " ".join(parts)
 
 
@@ -119,9 +128,12 @@ def run(order: Order, on_progress: OnProgress | None = None) -> Json:
     Raises:
         UsageError: There is no such experiment, scale, world or variant, or the data is missing
             or does not fit.
+        GenerationError: The language model failed; every run is stored, and what it decided.
     """
     experiment = find_experiment(order.name)
     check_world(experiment, order.world or experiment.world)
+    if order.language_model is not None and not experiment.sampled:
+        raise UsageError(f"{experiment.name} has no questions for a language model to answer")
     planned = plan_runs(experiment, order)
     runner = _Runner(experiment, order, on_progress or (lambda _: None))
     runs: dict[str, list[Json]] = {}
@@ -192,9 +204,25 @@ class _Runner:
         self._files = RunFiles(folder / RUNS, runs_of(folder / RESULT))
         self._folder = order.pubmedqa if order.workload is None else order.workload
         self._data = data_files(self._folder)
+        settings = order.language_model
+        self._decider = None if settings is None else Decider(settings, folder / DECISIONS)
         self._workload: tuple[tuple[object, ...], Workload] | None = None
 
     def run(self, variant: Variant, progress: Progress) -> Json:
+        """The result of a variant, with what the language model made of it if there is one."""
+        result = self._run(variant, progress)
+        if self._decider is None:
+            return result
+        answers = self._decider.answer(
+            result,
+            self._workload_of(variant.scenario),
+            lambda done, questions: self._on_progress(
+                replace(progress, done=done, questions=questions, answering=True)
+            ),
+        )
+        return {**result, "answers": answers}
+
+    def _run(self, variant: Variant, progress: Progress) -> Json:
         key = RunKey(variant, self._order.world or self._experiment.world, self._data)
         if not self._order.fresh:
             kept = self._files.find(key, outcomes=self._order.outcomes)

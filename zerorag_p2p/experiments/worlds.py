@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from zerorag_p2p.errors import UsageError
+from zerorag_p2p.experiments.answers import draw_sample
 from zerorag_p2p.experiments.experiment import SIMULATOR, VECTORISED, Experiment, Variant
 from zerorag_p2p.experiments.measuring import measure_run
 from zerorag_p2p.experiments.relevant import name_available, shares_by_hit, shares_by_visits
@@ -69,6 +70,10 @@ def run_variant(
     if experiment.read_table is not None and ran.outcomes is not None:
         findings |= experiment.read_table(ran.outcomes, len(workload.events))
     ran.result["findings"] = findings
+    if experiment.sampled and ran.outcomes is not None:
+        ran.result["sample"] = draw_sample(
+            ran.outcomes, len(workload.events), experiment.sampled, variant.scenario.seed
+        )
     return ran
 
 

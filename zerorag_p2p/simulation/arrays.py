@@ -279,7 +279,7 @@ class Outcomes(NamedTuple):
         rows: `OUTCOME` [n].
         visited: int32 [n, budget or 0], whom the question went to.
         referred: int32 [n, budget * referrals or 0], who was referred to, contact by contact.
-        found: int32 [n, k or 0], the documents of the result.
+        found: int32 [n, k], the documents of the result, best first, then `NOBODY`.
     """
 
     rows: Records

@@ -82,8 +82,7 @@ class VectorisedSimulation:
     Args:
         scenario: Algorithm, seed and timeline.
         plan: What `make_plan` made of the scenario and its workload.
-        traced: Whether `outcomes` says whom every question went to, who was referred to and which
-            documents were found.
+        traced: Whether `outcomes` says whom every question went to and who was referred to.
         id_order: Position of each peer among all, in the order of the texts of their ids; without
             it, peers are in the order of their numbers.
 
@@ -264,6 +263,7 @@ class VectorisedSimulation:
             + bytes_of("advertised", sizes.advertised)
             + adopted * sizes.empty_advertisement,
             holders=rows["holders"],
+            results=self.outcomes.found[asked],
         )
 
 
@@ -413,7 +413,7 @@ def _make_outcomes(workload: Workload, rules: arrays.Rules, *, traced: bool) -> 
         rows=rows,
         visited=trace(rules.budget),
         referred=trace(rules.budget * (rules.referrals + rules.memory_referrals)),
-        found=trace(rules.k),
+        found=np.full((count, rules.k), arrays.NOBODY, dtype=np.int32),
     )
 
 

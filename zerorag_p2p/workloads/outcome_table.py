@@ -15,6 +15,9 @@ from zerorag_p2p.workloads.outcome import random_hit
 #: In `requests_to_target`: no peer that holds the document was asked.
 NO_HIT = 0
 
+#: In `results`: fewer documents were found.
+NO_DOCUMENT = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeTable:
@@ -39,6 +42,7 @@ class OutcomeTable:
         hops: int32 [n], longest path of a message away from the asker, up to the hit if there was
             one.
         holders: int32 [n], other peers that held the document.
+        results: int32 [n, k], the documents of the result, best first, then `NO_DOCUMENT`.
     """
 
     events: NDArray[np.int64]
@@ -54,6 +58,7 @@ class OutcomeTable:
     bytes: NDArray[np.int64] | None = None
     hops: NDArray[np.int32] | None = None
     holders: NDArray[np.int32] | None = None
+    results: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.events)

@@ -41,6 +41,7 @@ class PubMedQA:
         documents: float32 [n, 768], embeddings of the abstracts, unit rows.
         variants: Of every abstract the question and its five rephrasings.
         queries: float32 [n, 6, 768], embeddings of the variants, unit rows.
+        decisions: Of every abstract the answer to its question: yes, no or maybe.
     """
 
     pmids: list[str]
@@ -49,6 +50,7 @@ class PubMedQA:
     documents: Vector
     variants: list[list[str]]
     queries: Vector
+    decisions: list[str]
 
     @classmethod
     def load(cls, folder: Path) -> PubMedQA:
@@ -82,6 +84,7 @@ class PubMedQA:
             documents=normalised_rows(documents),
             variants=[[items[pmid]["QUESTION"], *rephrasings[pmid]] for pmid in pmids],
             queries=normalised_rows(queries.reshape(-1, dimension)).reshape(queries.shape),
+            decisions=[items[pmid]["final_decision"] for pmid in pmids],
         )
 
     def content(self, abstract: int) -> Content:
@@ -124,4 +127,5 @@ def pubmedqa_workload(
         holdings=interests.holdings,
         events=interests.events,
         statistics=interests.statistics,
+        decisions=tuple(decision for decision in data.decisions for _ in range(variants)),
     )

@@ -159,6 +159,8 @@ class Workload:
         events: Questions in the order they are asked.
         statistics: What to compare with a publication, for instance documents on a peer's first
             three topics.
+        decisions: For every query the word that answers it, "yes" for instance, where the data has
+            one.
     """
 
     name: str
@@ -172,3 +174,4 @@ class Workload:
     events: Events
     relevant: tuple[tuple[int, ...], ...] | None = None
     statistics: dict[str, float] = field(default_factory=dict)
+    decisions: tuple[str, ...] = ()
