@@ -20,6 +20,7 @@ from zerorag_p2p.wire.embedding import transmitted
 from zerorag_p2p.workloads.copies import keep_copy
 from zerorag_p2p.workloads.holdings import ArrayHoldings, DocumentTable, statement_signer
 from zerorag_p2p.workloads.pubmedqa import PubMedQA, pubmedqa_workload
+from zerorag_p2p.workloads.sketches import sketched_places
 from zerorag_p2p.workloads.synthetic import synthetic_workload
 
 WORKLOAD = synthetic_workload(peers=20, seed=3)
@@ -191,3 +192,16 @@ def test_another_document_or_a_broken_chain_is_not_kept() -> None:
     with pytest.raises(AttributionError, match="chain-broken"):
         keep_copy(taker, person(1), TABLE.hashes[5], (link,), NOW + 1)
     assert len(taker) == 0
+
+
+def test_whose_advertisements_are_kept_follows_from_the_workload_alone() -> None:
+    first = sketched_places(WORKLOAD, 8, near_share=0.5, seed=1)
+    assert first.shape == (20, 8)
+    assert all(len({place, *kept}) == 9 for place, kept in enumerate(first.tolist()))
+    again = first.copy()
+    first[:] = 0  # is nobody else's
+    assert np.array_equal(sketched_places(WORKLOAD, 8, near_share=0.5, seed=1), again)
+    assert not np.array_equal(sketched_places(WORKLOAD, 8, near_share=0.5, seed=2), again)
+    other = synthetic_workload(peers=20, seed=4)
+    assert not np.array_equal(sketched_places(other, 8, near_share=0.5, seed=1), again)
+    assert np.array_equal(sketched_places(WORKLOAD, 8, near_share=0.5, seed=1), again)

@@ -71,15 +71,15 @@ class Rules(NamedTuple):
 
 
 class Similarities(NamedTuple):
-    """Tables of similarities, a row a query.
+    """Tables of similarities: an entry for each query that is asked now, of all or of a part.
 
     Attributes:
-        advertised: float32 [queries, documents], with the vectors as advertised.
-        remembered: float32 [queries, queries].
+        advertised: float32 [entries, documents], with the vectors as advertised.
+        remembered: float32 [entries, queries].
         error: float32 [documents], standard error of what is advertised of each.
-        exact: float64 [queries, documents], with the vectors as returned in results.
-        rank: int32 [queries, documents], position of a document in the order of `exact`.
-        order: int32 [queries, documents], the documents in that order.
+        exact: float64 [entries, documents], with the vectors as returned in results.
+        rank: int32 [entries, documents], position of a document in the order of `exact`.
+        order: int32 [entries, documents], the documents in that order.
     """
 
     advertised: NDArray[np.float32]
@@ -111,6 +111,7 @@ QUESTION = np.dtype(
         ("stream", np.uint64),  # state in which its random numbers begin
         ("place", np.int32),  # of the workload, whose peer asks
         ("query", np.int32),
+        ("entry", np.int32),  # of the query in the tables of similarities
         ("document", np.int32),  # the answer
     ],
     align=True,
@@ -145,6 +146,7 @@ WALK = np.dtype(
         ("question", np.int32),
         ("querier", np.int32),
         ("query", np.int32),
+        ("entry", np.int32),
         ("document", np.int32),
         ("candidates", np.int32),
         ("open", np.int32),  # candidates that were not asked yet

@@ -37,10 +37,10 @@ def find_documents(world: World, peer: int, excluded: int, limit: int, told: boo
     """
     known = _find_known(world, peer, excluded)
     scratch, walk = world.scratch, world.scratch.walk[0]
-    scores = world.similarities.advertised[walk.query]
+    scores = world.similarities.advertised[walk.entry]
     above = _NOT_SCORED
     if told and walk.told == world.rules.k:
-        above = world.similarities.exact[walk.query, scratch.told[walk.told - 1].document]
+        above = world.similarities.exact[walk.entry, scratch.told[walk.told - 1].document]
     documents = scratch.documents
     count = 0
     for place in range(known):
@@ -105,7 +105,7 @@ def is_of_use(world: World, document: int) -> bool:
         return False
     if walk.told < world.rules.k:
         return True
-    exact = world.similarities.exact[walk.query]
+    exact = world.similarities.exact[walk.entry]
     return bool(exact[document] > exact[scratch.told[walk.told - 1].document])
 
 
@@ -122,7 +122,7 @@ def _note_holdings(world: World, peer: int, known: int, count: int) -> None:
     """Who has which of `Scratch.documents`, and how much they are preferred to equals."""
     scratch = world.scratch
     documents = scratch.documents
-    scores = world.similarities.advertised[scratch.walk[0].query]
+    scores = world.similarities.advertised[scratch.walk[0].entry]
     least = documents[count - 1].score if count else np.float32(np.inf)
     for place in range(known):
         knows = scratch.knows[place]
@@ -300,7 +300,7 @@ def settle(world: World, candidate: int, returned: int) -> None:
         scratch.promises[_promise_of(world, scratch.reply[number])].settled = 1
     if walk.found < world.rules.k:
         return
-    worst = world.similarities.exact[walk.query, scratch.result[walk.found - 1].document]
+    worst = world.similarities.exact[walk.entry, scratch.result[walk.found - 1].document]
     for place in range(walk.pairs):
         if scratch.pairs[place].candidate == candidate:
             promise = scratch.promises[scratch.pairs[place].promise]
@@ -364,7 +364,7 @@ def _threshold(world: World, promises: int, errors: float) -> np.float64:
     scratch, walk, k = world.scratch, world.scratch.walk[0], world.rules.k
     count = 0
     for place in range(walk.found):
-        score = world.similarities.exact[walk.query, scratch.result[place].document]
+        score = world.similarities.exact[walk.entry, scratch.result[place].document]
         count = _insert(scratch.sure, count, k, score)
     for place in range(promises):
         promise = scratch.promises[scratch.wanted[place]]

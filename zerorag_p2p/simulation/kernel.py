@@ -54,10 +54,10 @@ _EXACT = 5
 
 
 @compiled
-def _search(world: World, peer: int, query: int) -> int:
+def _search(world: World, peer: int, entry: int) -> int:
     """Put the best k documents of a peer into `Scratch.reply`; how many there are."""
     held, k = world.peers.held[peer], world.rules.k
-    rank = world.similarities.rank[query]
+    rank = world.similarities.rank[entry]
     reply = world.scratch.reply
     count = 0
     for row in range(1, 1 + held[0]):
@@ -77,11 +77,11 @@ def _search(world: World, peer: int, query: int) -> int:
 
 @compiled
 def _advertised(
-    peers: Peers, similarities: Similarities, peer: int, query: int
+    peers: Peers, similarities: Similarities, peer: int, entry: int
 ) -> tuple[np.float32, int]:
     """The best score among what a peer advertises, and of which document."""
     held = peers.held[peer]
-    scores = similarities.advertised[query]
+    scores = similarities.advertised[entry]
     best, best_document = NEVER, NOBODY
     for row in range(1, 1 + held[0]):
         score = scores[held[row]]
@@ -91,7 +91,7 @@ def _advertised(
 
 
 @compiled
-def _refer(world: World, peer: int, excluded: int, query: int) -> int:
+def _refer(world: World, peer: int, excluded: int, entry: int) -> int:
     """Put a peer's best referrals into `Scratch.referrals`; how many there are."""
     peers, similarities = world.peers, world.similarities
     state = peers.state[peer]
@@ -108,8 +108,8 @@ def _refer(world: World, peer: int, excluded: int, query: int) -> int:
                 best[before] = NEVER
         number = peers.neighbor_number[peer, slot]
         if number != NOBODY:
-            best[number] = _advertised(peers, similarities, peers.neighbors[peer, slot], query)[0]
-    remembered = similarities.remembered[query]
+            best[number] = _advertised(peers, similarities, peers.neighbors[peer, slot], entry)[0]
+    remembered = similarities.remembered[entry]
     queries, numbers = peers.memory_query[peer], peers.memory_number[peer]
     for row in range(state.memory_count):
         number = numbers[row]
@@ -157,7 +157,7 @@ def _refer_by_memory(world: World, peer: int, excluded: int, found: int) -> int:
         return found
     for number in range(state.table_count):
         best[number] = NEVER
-    remembered = world.similarities.remembered[scratch.walk[0].query]
+    remembered = world.similarities.remembered[scratch.walk[0].entry]
     queries, numbers = peers.memory_query[peer], peers.memory_number[peer]
     for row in range(state.memory_count):
         number = numbers[row]
@@ -196,7 +196,7 @@ def _answer_referrals(world: World, peer: int) -> int:
     if world.rules.by_document:
         found = refer_to_few(world, peer)
         return _refer_by_memory(world, peer, walk.querier, found)
-    found = _refer(world, peer, walk.querier, walk.query)
+    found = _refer(world, peer, walk.querier, walk.entry)
     walk.evidence = found
     return found
 
@@ -221,7 +221,7 @@ def _consider_evidence(world: World, peer: int, other: int) -> None:
     for slot in range(peers.state[peer].neighbor_count):
         advertised = peers.neighbor_number[peer, slot] != NOBODY
         if advertised and peers.neighbors[peer, slot] == other:
-            score, document = _advertised(peers, world.similarities, other, walk.query)
+            score, document = _advertised(peers, world.similarities, other, walk.entry)
             consider_document(world, other, document, score)
 
 
@@ -294,7 +294,7 @@ def _start(world: World, members: NDArray[np.int32]) -> None:
         _start_from_memory(world)
         return
     if world.rules.start == OWN_STATE:
-        found = _refer(world, querier, querier, walk.query)
+        found = _refer(world, querier, querier, walk.entry)
         _consider_referrals(world, querier, found)
         return
     first = scratch.order
@@ -319,7 +319,7 @@ def _settled(world: World) -> bool:
     found = walk.found
     if found < world.rules.k or walk.unchanged < world.rules.patience:
         return False
-    worst = world.similarities.exact[walk.query, scratch.result[found - 1].document]
+    worst = world.similarities.exact[walk.entry, scratch.result[found - 1].document]
     for place in range(walk.pairs):
         pair = scratch.pairs[place]
         promise = scratch.promises[pair.promise]
@@ -382,7 +382,7 @@ def _choose_round(world: World, members: NDArray[np.int32]) -> int:
 def _merge(world: World, sender: int, count: int) -> None:
     """Take the documents of a reply into the result."""
     scratch, walk, k = world.scratch, world.scratch.walk[0], world.rules.k
-    rank = world.similarities.rank[walk.query]
+    rank = world.similarities.rank[walk.entry]
     result = scratch.result
     walk.unchanged += 1
     for number in range(count):
@@ -410,7 +410,7 @@ def _contact(world: World, peer: int, number: int) -> None:
     peers, rules, scratch = world.peers, world.rules, world.scratch
     walk = scratch.walk[0]
     outcome = world.outcomes.rows[walk.question]
-    count = _search(world, peer, walk.query)
+    count = _search(world, peer, walk.entry)
     found = _answer_referrals(world, peer)
     outcome.replies += 1
     outcome.documents += count
@@ -492,7 +492,7 @@ def _recall_of_exact(world: World) -> np.float32:
     scratch, walk = world.scratch, world.scratch.walk[0]
     wanted = 0
     got = 0
-    for document in world.similarities.order[walk.query]:
+    for document in world.similarities.order[walk.entry]:
         own = holds(world.peers, walk.querier, document)
         if world.peers.holders[document] > own:
             wanted += 1
@@ -525,6 +525,7 @@ def _begin(world: World, question: int, querier: int) -> None:
     walk.question = question
     walk.querier = querier
     walk.query = row.query
+    walk.entry = row.entry
     walk.document = row.document
     walk.candidates = 0
     walk.open = 0

@@ -33,10 +33,8 @@ from zerorag_p2p.routing.strategy import (
 )
 from zerorag_p2p.routing.walk import MAX_WANTED
 from zerorag_p2p.simulation import arrays, kernel, peer_state
-from zerorag_p2p.simulation.pool import VectorPool
 from zerorag_p2p.simulation.randomness import NEIGHBOR_STREAM, SplitMix, draw, stream_starts
-from zerorag_p2p.wire.codes import decode_codes, encode_codes, score_errors
-from zerorag_p2p.wire.embedding import transmitted_rows
+from zerorag_p2p.simulation.similarities import SimilarityTables
 from zerorag_p2p.workloads.outcome_table import OutcomeTable
 from zerorag_p2p.workloads.plan import CrashPeers, IntroduceTopic, Plan, ReplacePeer, Step
 from zerorag_p2p.workloads.query_sizes import QuerySizes
@@ -49,9 +47,6 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 
 #: Questions between two reports of progress.
 _CHUNK: Final = 20_000
-
-#: Questions whose similarities with each other still fit into memory (4 GB).
-MAX_QUERIES: Final = 30_000
 
 #: Documents that a set of bits tells apart.
 _BITS: Final = 64
@@ -77,7 +72,6 @@ class VectorisedSimulation:
     Attributes:
         peers: State of the peers.
         outcomes: What became of the questions, as the kernel notes it.
-        similarities: What the kernel reads.
 
     Args:
         scenario: Algorithm, seed and timeline.
@@ -118,10 +112,10 @@ class VectorisedSimulation:
         rows["query"] = events.queries
         rows["document"] = events.documents
         self._questions = arrays.Questions(rows=rows, introduced=introduced)
-        self.similarities = similarity_tables(plan.workload, scenario.routing.advertisement_bits)
+        self._tables = SimilarityTables(plan.workload, scenario.routing.advertisement_bits)
         self._world = arrays.World(
             rules=self._rules,
-            similarities=self.similarities,
+            similarities=self._tables.current,
             peers=self.peers,
             questions=self._questions,
             outcomes=self.outcomes,
@@ -139,15 +133,29 @@ class VectorisedSimulation:
             end = min(events, asked + _CHUNK)
             if self._steps:
                 end = min(end, self._steps[0].before)
-            self.ask(asked, end)
-            asked = end
+            asked = self.ask(asked, end)
             if on_progress is not None:
                 on_progress(asked, events)
         return self._table()
 
-    def ask(self, first: int, end: int) -> None:
-        """Ask the questions from `first` to before `end`, whatever the timeline says."""
+    def ask(self, first: int, end: int) -> int:
+        """Ask the questions from `first` to before `end`, whatever the timeline says.
+
+        Returns:
+            Before which question it ended: the tables of similarities may have no room for more.
+        """
+        rows = self._questions.rows
+        entries = self._tables.cover(rows["query"][first:end])
+        end = first + len(entries)
+        rows["entry"][first:end] = entries
+        self._world = self._world._replace(similarities=self._tables.current)
         kernel.ask_all(self._world, self._members, first, end)
+        return end
+
+    @property
+    def similarities(self) -> arrays.Similarities:
+        """What the kernel reads now."""
+        return self._tables.current
 
     # The timeline.
 
@@ -265,45 +273,6 @@ class VectorisedSimulation:
             holders=rows["holders"],
             results=self.outcomes.found[asked],
         )
-
-
-def similarity_tables(workload: Workload, bits: int) -> arrays.Similarities:
-    """Every similarity that a simulation reads.
-
-    Args:
-        workload: Its documents and queries.
-        bits: Bits a dimension of an advertised vector.
-
-    Raises:
-        UsageError: There are more than `MAX_QUERIES` queries.
-    """
-    count = len(workload.query_vectors)
-    if count > MAX_QUERIES:
-        raise UsageError(
-            f"the vectorised simulator compares all queries with each other, at most "
-            f"{MAX_QUERIES:,}; the workload has {count:,}"
-        )
-    vectors = transmitted_rows(workload.vectors)
-    queries = transmitted_rows(workload.query_vectors)
-    packed, factors = encode_codes(vectors, bits)
-    coded = decode_codes(packed, factors, dimension=vectors.shape[1], bits=bits)
-    # The products of the event simulator, to the last bit: one pool of the same vectors.
-    pool = VectorPool(vectors.shape[1])
-    documents = [pool.number(vector) for vector in coded]
-    numbers = [pool.number(vector) for vector in queries]
-    products = pool.prepare(queries)
-    exact = queries.astype(np.float64) @ vectors.astype(np.float64).T
-    order = np.argsort(-exact, axis=1, kind="stable").astype(np.int32)
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(len(vectors), dtype=np.int32)[None], axis=1)
-    return arrays.Similarities(
-        advertised=np.ascontiguousarray(products[:, documents]),
-        remembered=np.ascontiguousarray(products[:, numbers]),
-        error=score_errors(coded),
-        exact=exact,
-        rank=rank,
-        order=order,
-    )
 
 
 def _rules(scenario: Scenario) -> arrays.Rules:

@@ -7,7 +7,7 @@ successor, and nothing takes time.
 
 from __future__ import annotations
 
-import functools
+import hashlib
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,10 @@ from zerorag_p2p.workloads.workload import PeerDocuments, Workload
 
 #: Peers compared with all others at a time.
 _CHUNK: Final = 512
+
+# The last choice. Runs that follow each other mostly share their peers, and to compare all of
+# 50,000 with each other takes longer than to ask their questions.
+_kept: dict[bytes, NDArray[np.int32]] = {}
 
 
 def sketched_places(
@@ -36,15 +40,18 @@ def sketched_places(
     Returns:
         int32 [places, min(limit, places - 1)], the nearest first.
     """
-    return _sketched_places(workload, limit, near_share, seed).copy()
+    holdings = workload.holdings
+    digest = hashlib.sha256(repr((limit, near_share, seed)).encode())
+    for array in (holdings.starts, holdings.documents, workload.vectors):
+        digest.update(np.ascontiguousarray(array).data)
+    key = digest.digest()
+    if key not in _kept:
+        _kept.clear()
+        _kept[key] = _choose(workload, limit, near_share, seed)
+    return _kept[key].copy()
 
 
-# Runs that follow each other mostly share a workload, and to compare all of 50,000 peers with each
-# other takes longer than to ask their questions.
-@functools.lru_cache(maxsize=1)
-def _sketched_places(
-    workload: Workload, limit: int, near_share: float, seed: int
-) -> NDArray[np.int32]:
+def _choose(workload: Workload, limit: int, near_share: float, seed: int) -> NDArray[np.int32]:
     places = len(workload.holdings)
     limit = min(limit, places - 1)
     sketched = np.zeros((places, limit), dtype=np.int32)

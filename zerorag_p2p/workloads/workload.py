@@ -141,9 +141,9 @@ class PeerDocuments(Sequence[tuple[int, ...]]):
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Everything an experiment feeds to a network of peers; equal to nothing but itself.
+    """Everything an experiment feeds to a network of peers.
 
     Attributes:
         name: "pubmedqa", "synthetic" or what the user's folder is called.
