@@ -131,6 +131,26 @@ def test_a_stored_result_is_enough_to_go_on_from(tmp_path: Path) -> None:
     assert kept(replace(second, seeds=1)) == [False]
 
 
+def test_runs_outlive_the_result_that_they_were_part_of(tmp_path: Path) -> None:
+    exact = replace(central(tmp_path / "first"), seeds=2)
+    store_result(run(exact), tmp_path / "second" / "fig5")
+    for order in (replace(exact, variants="HNSW"), replace(exact, variants="HNSW", seeds=1)):
+        here = replace(order, results=tmp_path / "second")
+        store_result(run(here), tmp_path / "second" / "fig5")
+    assert kept(replace(exact, results=tmp_path / "second")) == [True, True]
+    (tmp_path / "second" / "fig5" / "runs" / "earlier.json").write_text("{")
+    assert kept(replace(exact, results=tmp_path / "second")) == [False, False]
+
+
+def test_a_crash_after_which_nothing_is_found_has_no_mean(churn: Json) -> None:
+    crashed = json.loads(json.dumps(churn["runs"][0]))
+    for tenth in crashed["by_tenth"][5:]:
+        tenth.pop("requests_to_target", None)
+    findings = find_experiment("churn").read(crashed)
+    assert findings["requests_after"] is None
+    assert findings["before"] == crashed["by_tenth"][4]
+
+
 def test_a_run_is_known_by_what_is_not_as_by_default() -> None:
     def key(scenario: Scenario) -> RunKey:
         return RunKey(Variant("any", scenario), "vectorised", {})
@@ -229,6 +249,8 @@ def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
         run(replace(order, world="testnet"))
     with pytest.raises(UsageError, match="fig4 looks at every question"):
         run(replace(order, name="fig4", world="simulator"))
+    with pytest.raises(UsageError, match="leave out --outcomes"):
+        run(replace(order, name="table5", variants="", world="simulator", outcomes=True))
     with pytest.raises(UsageError, match="aol-ia, which is not part of this package"):
         run(replace(order, name="fig3"))
     with pytest.raises(UsageError, match="does not hold PubMedQA"):

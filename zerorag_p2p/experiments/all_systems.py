@@ -21,6 +21,7 @@ from zerorag_p2p.experiments.plots import draw_systems
 from zerorag_p2p.experiments.quantity import (
     BYTES,
     CONTACTS,
+    FIRST_RECALL_AT_5,
     HIT_RATE,
     MESSAGES,
     RECALL_AT_1,
@@ -77,6 +78,7 @@ def _systems(scenario: Scenario, place: str) -> list[Variant]:
         Variant(f"{OWN_STATE_FIRST} until settled, {place}", settled),
         Variant(f"{COMPLETE}, {place}", completed(scenario)),
         *(Variant(f"{name}, {place}", scenario, system) for name, system in BASELINES.items()),
+        Variant(f"random order, {place}", with_routing(scenario, routing="random")),
     ]
 
 
@@ -86,6 +88,14 @@ ALL_SYSTEMS: Final = Experiment(
     source="",
     base=as_published("systems", _SHOWS),
     variants=_variants,
-    quantities=(HIT_RATE, RECALL_AT_1, RECALL_AT_5, CONTACTS, MESSAGES, BYTES),
+    quantities=(
+        HIT_RATE,
+        RECALL_AT_1,
+        FIRST_RECALL_AT_5,
+        RECALL_AT_5,
+        CONTACTS,
+        MESSAGES,
+        BYTES,
+    ),
     draw=draw_systems("recall_at_5_exact", "recall@5 of exact"),
 )

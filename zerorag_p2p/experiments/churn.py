@@ -33,12 +33,12 @@ def _read(result: Json) -> Json:
     tenths, batches = result["by_tenth"], result["by_batch"]
     crash_at = time_of(result, "crash")
     tenth, batch = int(10 * crash_at), int(place_of(result, crash_at))
-    after = tenths[tenth:]
+    after = [item["requests_to_target"] for item in tenths[tenth:] if "requests_to_target" in item]
     return {
         "before": tenths[tenth - 1],
         "at": batches[batch],
         "last_tenth": tenths[-1],
-        "requests_after": sum(item["requests_to_target"] for item in after) / len(after),
+        "requests_after": sum(after) / len(after) if after else None,
     }
 
 

@@ -55,6 +55,9 @@ SIZES: Final = (200, 1_000, 5_000, 10_000, 50_000)
 #: Contact budgets at which rules are compared that know no other end.
 BUDGETS: Final = (3, 5, 8, 12, 20, 50)
 
+#: A contact budget that is no large part of a consortium.
+SMALL_BUDGET: Final = 10
+
 #: Settings with which complete routing has a query memory.
 _REMEMBERING: Final[Mapping[str, Any]] = {"memory_referral_limit": 3}
 
@@ -93,14 +96,15 @@ def _consortia(scenario: Scenario, sizes: Iterable[int] = (50, *CONSORTIA)) -> l
 def _decay(scenario: Scenario) -> list[Variant]:
     sizes = [size for size in SIZES if size <= scenario.peers] or [scenario.peers]
     places = [replace(scenario, peers=size) for size in sizes]
-    return [
-        variant
-        for place in (*places, *_consortia(scenario, CONSORTIA))
-        for variant in (
-            Variant(f"{OWN_STATE_FIRST}, {_place(place)}", place),
-            Variant(f"{COMPLETE}, {_place(place)}", completed(place)),
-        )
-    ]
+    variants = []
+    for place in (*places, *_consortia(scenario)):
+        variants.append(Variant(f"{OWN_STATE_FIRST}, {_place(place)}", place))
+        if place.workload == "consortium":
+            small = with_routing(place, contact_budget=SMALL_BUDGET)
+            name = f"{OWN_STATE_FIRST} within {SMALL_BUDGET}, {_place(place)}"
+            variants.append(Variant(name, small))
+        variants.append(Variant(f"{COMPLETE}, {_place(place)}", completed(place)))
+    return variants
 
 
 def _parts(scenario: Scenario) -> list[Variant]:
@@ -197,7 +201,7 @@ def _rows(scenario: Scenario) -> list[Variant]:
             for limit in NEIGHBOR_LIMITS
         ),
         *(
-            row(5, "at once", fanout, in_rounds(scenario, fanout, rounds))
+            row(5, f"{fanout} x {rounds}", None, in_rounds(scenario, fanout, rounds))
             for fanout, rounds in FANOUTS
         ),
     ]

@@ -9,7 +9,7 @@ document was reached.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from zerorag_p2p.experiments.quantity import (
@@ -276,7 +276,17 @@ _DRAG: Final = [
     _drag("drag-fig7", "DRAG-TARW, k 8", DRAG_MESSAGES, 28.71, "section 4.3, MMLU"),
 ]
 
-PUBLISHED: Final[tuple[Published, ...]] = (*_TABLES, *_FIGURES, *_DRAG)
+
+def _of_rows(item: Published) -> Published:
+    """A row of a table, for the experiment that repeats it with complete routing."""
+    setting = item.setting
+    if setting.endswith("memory 0"):
+        setting = f"{setting.removesuffix('memory 0')}no memory"
+    table = item.experiment.removeprefix("table")
+    return replace(item, experiment="rows", setting=f"{setting}, table {table}")
+
+
+PUBLISHED: Final[tuple[Published, ...]] = (*_TABLES, *map(_of_rows, _TABLES), *_FIGURES, *_DRAG)
 
 
 def published_of(experiment: str, setting: str) -> Iterable[Published]:

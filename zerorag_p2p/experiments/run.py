@@ -131,7 +131,7 @@ def run(order: Order, on_progress: OnProgress | None = None) -> Json:
         GenerationError: The language model failed; every run is stored, and what it decided.
     """
     experiment = find_experiment(order.name)
-    check_world(experiment, order.world or experiment.world)
+    check_world(experiment, order.world or experiment.world, outcomes=order.outcomes)
     if order.language_model is not None and not experiment.sampled:
         raise UsageError(f"{experiment.name} has no questions for a language model to answer")
     planned = plan_runs(experiment, order)
@@ -202,6 +202,7 @@ class _Runner:
         self._on_progress = on_progress
         folder = order.results / experiment.name
         self._files = RunFiles(folder / RUNS, runs_of(folder / RESULT))
+        self._files.retain()
         self._folder = order.pubmedqa if order.workload is None else order.workload
         self._data = data_files(self._folder)
         settings = order.language_model

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -87,6 +88,10 @@ def data_files(folder: Path | None) -> dict[str, int]:
     return {item.name: item.stat().st_size for item in files}
 
 
+#: Runs of results that were replaced since.
+_EARLIER: Final = "earlier.json"
+
+
 class RunFiles:
     """A folder with a JSON file for every run, and an .npz file of its outcomes where wanted.
 
@@ -97,7 +102,22 @@ class RunFiles:
 
     def __init__(self, folder: Path, earlier: Iterable[Json] = ()) -> None:
         self._folder = folder
-        self._earlier = {run["key"]: run for run in earlier if "key" in run}
+        kept = [*self._read_earlier(), *earlier]
+        self._earlier = {run["key"]: run for run in kept if "key" in run}
+
+    def retain(self) -> None:
+        """Store the earlier runs, so that they outlive the result that they are part of."""
+        if self._earlier:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(list(self._earlier.values()))
+            write_atomic(self._folder / _EARLIER, text.encode())
+
+    def _read_earlier(self) -> list[Json]:
+        try:
+            kept = json.loads((self._folder / _EARLIER).read_bytes())
+        except (OSError, ValueError):
+            return []
+        return [run for run in kept if isinstance(run, dict)] if isinstance(kept, list) else []
 
     def find(self, key: RunKey, *, outcomes: bool = False) -> Json | None:
         """The result of a run that was kept; with `outcomes` only if these were kept, too.

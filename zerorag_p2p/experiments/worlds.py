@@ -77,8 +77,13 @@ def run_variant(
     return ran
 
 
-def check_world(experiment: Experiment, world: str) -> None:
+def check_world(experiment: Experiment, world: str, *, outcomes: bool = False) -> None:
     """Refuse a world in which an experiment cannot be run.
+
+    Args:
+        experiment: What is to be run.
+        world: The world's name.
+        outcomes: Whether every question's outcome is wanted.
 
     Raises:
         UsageError: There is no such world, or it does not keep what the experiment looks at.
@@ -89,6 +94,11 @@ def check_world(experiment: Experiment, world: str) -> None:
         raise UsageError(
             f"{experiment.name} looks at every question, and the world {world!r} keeps only their "
             f"means: run it with --world {VECTORISED}"
+        )
+    if world in _SUMMING and outcomes:
+        raise UsageError(
+            f"the world {world!r} keeps only means over questions: leave out --outcomes, or run "
+            f"with --world {VECTORISED}"
         )
 
 
