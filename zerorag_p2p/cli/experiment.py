@@ -255,6 +255,47 @@ def plot(name: str, results: Path, out: Path | None, as_json: bool) -> None:
         click.echo(path)
 
 
+@experiment.command(
+    epilog=example(
+        "zerorag experiment workload pubmedqa --pubmedqa ./pubmedqa --peers 10000",
+        "zerorag experiment workload consortium --peers 200 --json",
+    )
+)
+@click.argument("name")
+@click.option("--peers", type=click.IntRange(min=2), default=200, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--pubmedqa",
+    "--workload",
+    "folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Where the data of the workload is (docs/workloads.md).",
+)
+@json_option
+def workload(name: str, peers: int, seed: int, folder: Path | None, as_json: bool) -> None:
+    """Show what the workload NAME looks like, beside what is published of it.
+
+    Who holds how many documents, who asks what, and how much can be found.
+    """
+    from zerorag_p2p.experiments.overview import describe
+
+    figures = describe(name, peers=peers, seed=seed, folder=folder)
+    if as_json:
+        output.print_json(figures)
+        return
+    rows = [
+        (
+            item["figure"].replace("_", " "),
+            f"{item['ours']:,}",
+            "-" if item["published"] is None else f"{item['published']:,}",
+            item["note"],
+        )
+        for item in figures
+    ]
+    output.print_table(("figure", "ours", "published", ""), rows)
+
+
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None]]:
     """Bars on standard error, if that is a terminal.

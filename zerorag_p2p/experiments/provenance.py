@@ -22,8 +22,10 @@ def provenance(command: str) -> dict[str, str]:
 
 def commit() -> str:
     """The commit of the checkout this runs from, "+" behind it if files differ; else ""."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).resolve().parent
     try:
+        if Path(_git(folder, "rev-parse", "--show-toplevel")) != folder.parents[1]:
+            return ""  # installed within a repository of somebody else's
         head = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
