@@ -63,17 +63,17 @@ def test_the_list_says_what_each_experiment_needs() -> None:
 
 def test_a_workload_is_shown_beside_what_is_published_of_it(tmp_path: Path) -> None:
     write_pubmedqa(tmp_path, 6)
-    shown = zerorag("experiment", "workload", "pubmedqa", "--pubmedqa", tmp_path, "--peers", 5)
+    shown = zerorag("workload", "pubmedqa", "--pubmedqa", tmp_path, "--peers", 5)
     assert shown.exit_code == 0
     (line,) = [line for line in shown.stdout.splitlines() if line.startswith("documents  ")]
     assert line.split() == ["documents", "6", "1,000"]
-    figures = json.loads(zerorag("experiment", "workload", "synthetic", "--json").stdout)
+    figures = json.loads(zerorag("workload", "synthetic", "--json").stdout)
     assert {"figure": "peers", "ours": 200, "published": None, "note": ""} in figures
     for arguments, sentence in (
         (["nowhere"], "there is no workload 'nowhere'; known: pubmedqa, "),
         (["pubmedqa"], "needs PubMedQA: say in which folder that is"),
     ):
-        refused = zerorag("experiment", "workload", *arguments)
+        refused = zerorag("workload", *arguments)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert sentence in refused.stderr
 
