@@ -103,7 +103,7 @@ class RunFiles:
     def __init__(self, folder: Path, earlier: Iterable[Json] = ()) -> None:
         self._folder = folder
         kept = [*self._read_earlier(), *earlier]
-        self._earlier = {run["key"]: run for run in kept if "key" in run}
+        self._earlier = {run["key"]: run for run in kept if isinstance(run.get("key"), str)}
 
     def retain(self) -> None:
         """Store the earlier runs, so that they outlive the result that they are part of."""
