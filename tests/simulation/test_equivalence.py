@@ -21,7 +21,9 @@ from zerorag_p2p.routing.walk import PeerReferral, ReturnedDocument, Walk
 from zerorag_p2p.simulation import arrays, events
 from zerorag_p2p.simulation.events import Simulation
 from zerorag_p2p.simulation.vectorised import VectorisedSimulation
+from zerorag_p2p.wire.embedding import transmitted_rows
 from zerorag_p2p.wire.query import QueryResult
+from zerorag_p2p.workloads.consortium import consortium_workload
 from zerorag_p2p.workloads.outcome import measure
 from zerorag_p2p.workloads.plan import make_plan
 from zerorag_p2p.workloads.scenario import Crash, Introduce, NetworkModel, Replace, Scenario
@@ -44,7 +46,9 @@ NEW_TOPIC = (Introduce(at=0.4, owners=2),)
 
 @dataclass
 class Recorder:
-    """What the walks of an event simulation did, question by question."""
+    """What the walks of an event simulation did, question by question; and every query."""
+
+    queries: Vector
 
     visited: dict[int, list[PeerId]] = field(default_factory=dict)
     referred: dict[int, list[PeerId]] = field(default_factory=dict)
@@ -84,8 +88,11 @@ def simulate_both(
         timeline=tuple(timeline),
         **settings,
     )
-    plan = make_plan(scenario, synthetic_workload(peers=peers, seed=seed, draws=6, topics=40))
-    recorder = Recorder()
+    workload = synthetic_workload(peers=peers, seed=seed, draws=6, topics=40)
+    if scenario.workload == "consortium":
+        workload = consortium_workload(workload, peers=peers, seed=seed, questions=6)
+    plan = make_plan(scenario, workload)
+    recorder = Recorder(transmitted_rows(plan.workload.query_vectors))
     monkeypatch.setattr(events, "read_result", recorder.read_result)
     simulation = Simulation(scenario, plan)
     run = simulation.run(on_finished=recorder.finished)
@@ -143,6 +150,13 @@ CASES: list[dict[str, Any]] = [
         "seed": 19,
         "stop_at_target": False,
     },
+    {"routing": PAPER, "seed": 20, "workload": "consortium"},
+    {
+        "routing": {**COMPLETE, "sketch_limit": 50},
+        "seed": 21,
+        "stop_at_target": False,
+        "workload": "consortium",
+    },
 ]
 
 
@@ -171,6 +185,11 @@ def test_both_simulators_take_the_same_decisions(
         state = peers.state[number]
         neighbors = peers.neighbors[number, : state["neighbor_count"]]
         assert named(ids, neighbors) == [item.peer for item in participant.peer.neighbors]
-        assert state["memory_count"] == len(participant.peer.memory)
+        rows = slice(state["memory_count"])
+        queriers = peers.table[number, peers.memory_number[number, rows]]
+        remembered = recorder.queries[peers.memory_query[number, rows]]
+        assert sorted(zip(named(ids, queriers), map(bytes, remembered), strict=True)) == sorted(
+            (querier, bytes(query)) for querier, query, _ in participant.peer.memory.entries()
+        )
         count, *held = peers.held[number].tolist()
         assert held[:count] == participant.holdings.numbers()
