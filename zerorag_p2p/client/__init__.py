@@ -15,7 +15,8 @@ An application that may not enter the home has a token (docs/applications.md): i
 
 from zerorag_p2p.client.asynchronous import AsyncClient
 from zerorag_p2p.client.blocking import Client
+from zerorag_p2p.client.calls import Json
 from zerorag_p2p.client.connection import OnEvent, OnProgress
 from zerorag_p2p.client.testnet import TestnetClient
 
-__all__ = ["AsyncClient", "Client", "OnEvent", "OnProgress", "TestnetClient"]
+__all__ = ["AsyncClient", "Client", "Json", "OnEvent", "OnProgress", "TestnetClient"]
