@@ -47,7 +47,9 @@ def test_full_budget_equals_exhaustive_search_and_five_contacts_beat_chance(fold
         )
         metrics = measure(consortium, exact=30, warm_up=300, measured=50, seed=1)
     assert metrics["exact_top5_at_full_budget"] == 1.0
-    assert metrics["hit_rate_at_5"] > 2 * metrics["hit_rate_at_5_random_order"]
+    # Fifty questions in random order stray too far from what they hit on average.
+    assert metrics["hit_rate_at_5"] > 2 * 5 / (NODES - 1)
+    assert metrics["hit_rate_at_5"] > metrics["hit_rate_at_5_random_order"]
 
 
 @pytest.fixture
