@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from zerorag_p2p.client import calls
 from zerorag_p2p.client.calls import Call, Json
@@ -21,19 +21,8 @@ from zerorag_p2p.client.connection import (
 from zerorag_p2p.home import Home
 
 
-class Client(Connection):
-    """A running node, for plain synchronous code. Use it as a context manager, or `close` it.
-
-    Args:
-        where: The node's home or its socket; by default the home that `zerorag` uses.
-        url: Instead of it, where the node listens for applications, "https://node.example:8420";
-            by default ZERORAG_URL of the environment.
-        token: The application's token; by default that in the file named by ZERORAG_TOKEN_FILE.
-        ca: PEM file of the authorities that a certificate is judged by; by default the file named
-            by ZERORAG_CA_FILE, or those of the machine.
-
-    Every method raises `NodeNotRunningError` when no node answers.
-    """
+class BlockingConnection(Connection):
+    """A connection for plain synchronous code. Use it as a context manager, or `close` it."""
 
     def __init__(
         self,
@@ -46,7 +35,7 @@ class Client(Connection):
         super().__init__(where, url=url, token=token, ca=ca)
         self._http = self._open()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -60,6 +49,26 @@ class Client(Connection):
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
+
+    def _json(self, call: Call) -> Json:
+        with self._explaining():
+            value: Json = value_of(self._http.request(**call.arguments()))
+        return value
+
+
+class Client(BlockingConnection):
+    """A running node, for plain synchronous code. Use it as a context manager, or `close` it.
+
+    Args:
+        where: The node's home or its socket; by default the home that `zerorag` uses.
+        url: Instead of it, where the node listens for applications, "https://node.example:8420";
+            by default ZERORAG_URL of the environment.
+        token: The application's token; by default that in the file named by ZERORAG_TOKEN_FILE.
+        ca: PEM file of the authorities that a certificate is judged by; by default the file named
+            by ZERORAG_CA_FILE, or those of the machine.
+
+    Every method raises `NodeNotRunningError` when no node answers.
+    """
 
     def status(self) -> Json:
         """How the node is: identity, consortium, roster, neighbours, memory, documents."""
@@ -570,11 +579,6 @@ class Client(Connection):
     def shutdown(self) -> Json:
         """Ask the node to end; it answers before it does."""
         return self._json(Call("POST", "/v1/shutdown"))
-
-    def _json(self, call: Call) -> Json:
-        with self._explaining():
-            value: Json = value_of(self._http.request(**call.arguments()))
-        return value
 
     def _list(self, path: str, key: str, params: Mapping[str, str] | None = None) -> list[Json]:
         items: list[Json] = self._json(Call("GET", path, params=params or {}))[key]

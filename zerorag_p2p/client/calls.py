@@ -1,9 +1,7 @@
 """Requests to the local interface (docs/cli.md, GET /v1/openapi.json), as values.
 
-A function makes the request of the `Client` method of its name, which documents the arguments.
+Most functions make the request of the `Client` method of their name, which documents the arguments.
 """
-
-# ruff: noqa: D103
 
 from __future__ import annotations
 
@@ -60,6 +58,7 @@ def query(
     at_least: float | None,
     first: float | None,
 ) -> Call:
+    """See `Client.query`."""
     body = given(
         text=text,
         k=k,
@@ -94,6 +93,7 @@ def ask(
     remember: bool | None,
     reuse: bool | None,
 ) -> Call:
+    """See `Client.ask`."""
     body = given(
         text=text,
         k=k,
@@ -111,6 +111,7 @@ def ask(
 
 
 def get(content_hash: str, *, peer: str | None, purpose: str | None, reason: str | None) -> Call:
+    """See `Client.get`."""
     params = given(peer=peer, purpose=purpose, reason=reason)
     return Call("GET", f"/v1/documents/{segment(content_hash)}", params=params)
 
@@ -127,6 +128,7 @@ def reading(
     title_column: str | None,
     id_column: str | None,
 ) -> Json:
+    """How documents are read (`Client.add_documents`), as it stands in a body."""
     return given(
         encoding=encoding,
         text_columns=None if text_columns is None else list(text_columns),
@@ -136,6 +138,7 @@ def reading(
 
 
 def add_documents(paths: Sequence[str | Path], collection: str, reading: Json) -> Call:
+    """See `Client.add_documents`."""
     # The node runs in another folder, so a path has to say where it starts.
     absolute = [str(Path(path).absolute()) for path in paths]
     body = {"paths": absolute, "collection": collection, **reading}
@@ -145,6 +148,7 @@ def add_documents(paths: Sequence[str | Path], collection: str, reading: Json) -
 def watch_folder(
     folder: str | Path, collection: str, interval_s: float | None, reading: Json
 ) -> Call:
+    """See `Client.watch_folder`."""
     body = {
         "folder": str(Path(folder).absolute()),
         "collection": collection,
@@ -155,6 +159,7 @@ def watch_folder(
 
 
 def unwatch_folder(folder: str | Path, collection: str | None) -> Call:
+    """See `Client.unwatch_folder`."""
     params = {"folder": str(Path(folder).absolute()), **given(collection=collection)}
     return Call("DELETE", "/v1/watches", params=params)
 
@@ -170,6 +175,7 @@ def share(
     reshare: bool | None,
     expires_at: int | None,
 ) -> Call:
+    """See `Client.share`."""
     body = given(
         members=None if members is None else list(members),
         purposes=None if purposes is None else list(purposes),
@@ -183,10 +189,12 @@ def share(
 
 
 def unshare(collection: str) -> Call:
+    """See `Client.unshare`."""
     return Call("POST", f"/v1/collections/{segment(collection)}/unshare")
 
 
 def keep_answer(audit: str, collection: str) -> Call:
+    """See `Client.keep_answer`."""
     body = {"audit": audit, "collection": collection}
     return Call("POST", "/v1/copies/answer", body=body)
 
@@ -194,6 +202,7 @@ def keep_answer(audit: str, collection: str) -> Call:
 def keep_document(
     content_hash: str, peer: str, collection: str, *, purpose: str | None, reason: str | None
 ) -> Call:
+    """See `Client.keep_document`."""
     body = given(
         content_hash=content_hash,
         peer=peer,
@@ -205,33 +214,40 @@ def keep_document(
 
 
 def withdraw(name: str, *, collection: str | None) -> Call:
+    """See `Client.withdraw`."""
     return Call("POST", "/v1/withdrawals", body=given(name=name, collection=collection))
 
 
 def restore(name: str, *, collection: str | None) -> Call:
+    """See `Client.restore`."""
     params = given(collection=collection)
     return Call("DELETE", f"/v1/withdrawals/{segment(name)}", params=params)
 
 
 def remove_document(name: str, *, collection: str | None) -> Call:
+    """See `Client.remove_document`."""
     params = given(collection=collection)
     return Call("DELETE", f"/v1/documents/{segment(name)}", params=params)
 
 
 def create_token(label: str, *, scope: str, lifetime_s: int | None) -> Call:
+    """See `Client.create_token`."""
     body = given(label=label, scope=scope, lifetime_s=lifetime_s)
     return Call("POST", "/v1/tokens", body=body)
 
 
 def rotate_token(label: str, *, overlap_s: int) -> Call:
+    """See `Client.rotate_token`."""
     return Call("POST", f"/v1/tokens/{segment(label)}/rotate", body={"overlap_s": overlap_s})
 
 
 def revoke_token(label: str) -> Call:
+    """See `Client.revoke_token`."""
     return Call("DELETE", f"/v1/tokens/{segment(label)}")
 
 
 def pseudonym(user: str, *, application: str) -> Call:
+    """See `Client.pseudonym`."""
     return Call("POST", "/v1/pseudonym", body={"user": user, "application": application})
 
 
@@ -245,6 +261,7 @@ def check_policy(
     view: str | None,
     reason: str | None,
 ) -> Call:
+    """See `Client.check_policy`."""
     body = given(
         peer=peer,
         purpose=purpose,
@@ -258,17 +275,21 @@ def check_policy(
 
 
 def audit(path: str, **params: Any) -> Call:
+    """See `Client.audit`."""
     texts = {key: str(value) for key, value in given(**params).items()}
     return Call("GET", f"/v1/audit{path}", params=texts)
 
 
 def purge_audit(before: float) -> Call:
+    """See `Client.purge_audit`."""
     return Call("POST", "/v1/audit/purge", body={"before": before})
 
 
 def lint_policy(text: str) -> Call:
+    """See `Client.lint_policy`."""
     return Call("POST", "/v1/policy/lint", body={"text": text})
 
 
 def rearm(peer: str | None) -> Call:
+    """See `Client.rearm`."""
     return Call("POST", "/v1/policy/rearm", body=given(peer=peer))

@@ -5,23 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from zerorag_p2p.client import calls
-from zerorag_p2p.client.blocking import Client
+from zerorag_p2p.client.blocking import BlockingConnection, Client
 from zerorag_p2p.client.calls import Call, Json
-from zerorag_p2p.client.connection import (
-    Connection,
-    value_of,
-)
-from zerorag_p2p.errors import (
-    NodeNotRunningError,
-)
+from zerorag_p2p.errors import NodeNotRunningError
 from zerorag_p2p.home import Home, TestnetFolder
 
 
-class TestnetClient(Connection):
+class TestnetClient(BlockingConnection):
     """A running testnet (`zerorag testnet up`), for plain synchronous code; see docs/testnet.md.
 
     Args:
@@ -40,22 +33,6 @@ class TestnetClient(Connection):
             chosen = None if folder is None else str(folder)
             self.folder = TestnetFolder.resolve(chosen, os.environ)
         super().__init__(Home(self.folder.root))
-        self._http = self._open()
-
-    def __enter__(self) -> TestnetClient:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
 
     def node(self, name: str) -> Client:
         """A client of one node, as of any other; to be closed by the caller."""
@@ -156,11 +133,6 @@ class TestnetClient(Connection):
 
     def _post(self, action: str, **body: Any) -> Json:
         return self._json(Call("POST", f"/v1/testnet/{action}", body=calls.given(**body)))
-
-    def _json(self, call: Call) -> Json:
-        with self._explaining():
-            value: Json = value_of(self._http.request(**call.arguments()))
-        return value
 
     def _not_running(self) -> NodeNotRunningError:
         return NodeNotRunningError(

@@ -128,7 +128,8 @@ def run(order: Order, on_progress: OnProgress | None = None) -> Json:
     Raises:
         UsageError: There is no such experiment, scale, world or variant, or the data is missing
             or does not fit.
-        GenerationError: The language model failed; every run is stored, and what it decided.
+        GenerationError: The language model failed; runs that are over are stored, and what it
+            decided.
     """
     experiment = find_experiment(order.name)
     check_world(experiment, order.world or experiment.world, outcomes=order.outcomes)
